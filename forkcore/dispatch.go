@@ -1,0 +1,93 @@
+package forkcore
+
+import "time"
+
+// MaxDirectives is the widest fan-out of one dispatch.
+const MaxDirectives = 64
+
+// Directive is what makes one fork differ from its siblings.
+type Directive struct {
+	Title  string `json:"title,omitempty"`
+	Prompt string `json:"prompt"`
+}
+
+// GateMode is the wish; whether a dispatch has a gate is decided once from it.
+type GateMode string
+
+// The gate modes. Auto gates when the quoted saving is at least GateMinSaving.
+const (
+	GateAuto   GateMode = "auto"
+	GateAlways GateMode = "always"
+	GateOff    GateMode = "off"
+)
+
+// GateMinSaving is the saving in nano-dollars from which GateAuto gates.
+const GateMinSaving = 500_000
+
+// GateState is whether followers may send.
+type GateState string
+
+// The states of a gate; GateNone for dispatches without one.
+const (
+	GateNone   GateState = "none"
+	GateClosed GateState = "closed"
+	GateOpen   GateState = "open"
+)
+
+// Dispatch is one fan-out: N directives, one snapshot, one gate, one quote,
+// one bill.
+type Dispatch struct {
+	ID          string
+	SessionID   string
+	ParentRunID string // empty for dispatches by a person or the API
+	Snapshot    Digest
+	RunIDs      []string // in order of the directives
+	// Remaining counts children that have not ended.
+	Remaining     int64
+	Quote         Quote
+	BudgetNanoUSD int64 // 0 = none
+	GateMode      GateMode
+	Gate          GateState
+	Generation    int64  // of the gate, from 1
+	LeaderRunID   string // empty without a gate
+	GateHistory   []GateEvent
+	Usage         Usage
+	Cost          Cost
+	// FirstRequests is the bill of the children's first requests alone, what the quote speaks of.
+	FirstRequests     Cost
+	FirstRequestUsage Usage
+	CreatedAt         time.Time
+	UpdatedAt         time.Time
+	EndedAt           time.Time // when the last child ended; zero before
+	Version           int64
+}
+
+// GateEvent is one line of a gate's history.
+type GateEvent struct {
+	At         time.Time `json:"at"`
+	Generation int64     `json:"generation"`
+	// Type is "closed", "opened" or "promoted".
+	Type string `json:"type"`
+	// RunID is the leader at that moment.
+	RunID string `json:"run_id,omitempty"`
+	// Cause is "dispatch", "message_start", "limit", "leader_ended" or "expired".
+	Cause string `json:"cause"`
+}
+
+// Quote is the price of a fan-out's first requests before it is sent, in
+// integer nano-dollars; nil costs mean the model has no price.
+type Quote struct {
+	Model           string `json:"model"`
+	Children        int    `json:"children"`
+	PrefixTokens    int64  `json:"prefix_tokens"`    // already held by the longest live entry (0 when cold)
+	SharedTokens    int64  `json:"shared_tokens"`    // the whole shared prefix, boilerplate included
+	DirectiveTokens int64  `json:"directive_tokens"` // sum over children
+	Exact           bool   `json:"exact"`            // false: token counts are estimated from bytes
+	Warm            bool   `json:"warm"`             // an entry is alive now
+	ColdNanoUSD     *int64 `json:"cold_nanousd"`     // leader writes all, followers read
+	WarmNanoUSD     *int64 `json:"warm_nanousd"`     // leader reads the live entry
+	UngatedNanoUSD  *int64 `json:"ungated_nanousd"`  // all at once, at the present temperature
+	UnsharedNanoUSD *int64 `json:"unshared_nanousd"` // no cache at all
+	SavingNanoUSD   *int64 `json:"saving_nanousd"`   // what the gate saves at the present temperature
+	Gate            bool   `json:"gate"`             // whether the dispatch would be gated
+}

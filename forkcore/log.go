@@ -1,0 +1,72 @@
+package forkcore
+
+import "time"
+
+// EntryKind is "message" or "marker".
+type EntryKind string
+
+// The kinds of log entries.
+const (
+	EntryMessage EntryKind = "message"
+	EntryMarker  EntryKind = "marker"
+)
+
+// Entry is one line of an agent's log.
+type Entry struct {
+	// Seq is gap-free from 1 per log; the store assigns it.
+	Seq   int64
+	At    time.Time
+	Kind  EntryKind
+	RunID string
+	// Blob is the digest of the bytes of a message.
+	Blob Digest
+	// Bytes are the canonical bytes of the message, filled in by readers. For a
+	// Fragment they are the blocks that complete the snapshot's open message.
+	Bytes []byte
+	// Fragment marks a fork's first message: its head is the snapshot's open last segment.
+	Fragment bool
+	// Marker is set for EntryMarker.
+	Marker *Marker
+}
+
+// MarkerType names what a marker records.
+type MarkerType string
+
+// The marker types.
+const (
+	// MarkerHead latches the session's request head (Head, Params) at its first request.
+	MarkerHead MarkerType = "head"
+	// MarkerForkOf starts a fork's log (Snapshot).
+	MarkerForkOf MarkerType = "fork_of"
+	// MarkerTurnStart and MarkerTurnEnd bound a main turn (State, Reason at the end).
+	MarkerTurnStart MarkerType = "turn_start"
+	MarkerTurnEnd   MarkerType = "turn_end"
+	// MarkerToolStarted precedes the execution of a tool call (ToolUseID, Name, Holder): only its writer executes it.
+	MarkerToolStarted MarkerType = "tool_started"
+	// MarkerToolResult stores one tool_result block (ToolUseID, Blob, IsError) before all of its message are there.
+	MarkerToolResult MarkerType = "tool_result"
+	// MarkerLaunched records a model's dispatch (DispatchID, RunIDs, ToolUseIDs).
+	MarkerLaunched MarkerType = "launched"
+	// MarkerBackground records that the run went on in a worker.
+	MarkerBackground MarkerType = "background"
+)
+
+// Marker is a log entry that is no message. Only the fields of its type are set.
+type Marker struct {
+	Type       MarkerType `json:"type"`
+	Head       *Digest    `json:"head,omitempty"`
+	Params     *Params    `json:"params,omitempty"`
+	Snapshot   *Digest    `json:"snapshot,omitempty"`
+	State      State      `json:"state,omitempty"`
+	Reason     *Reason    `json:"reason,omitempty"`
+	ToolUseID  string     `json:"tool_use_id,omitempty"`
+	Name       string     `json:"name,omitempty"`
+	Holder     string     `json:"holder,omitempty"`
+	Blob       *Digest    `json:"blob,omitempty"`
+	IsError    bool       `json:"is_error,omitempty"`
+	DispatchID string     `json:"dispatch_id,omitempty"`
+	RunIDs     []string   `json:"run_ids,omitempty"`
+	ToolUseIDs []string   `json:"tool_use_ids,omitempty"`
+	// Bytes are the bytes of Blob, filled in by readers.
+	Bytes []byte `json:"-"`
+}

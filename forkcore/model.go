@@ -1,0 +1,97 @@
+package forkcore
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+)
+
+// Request is one provider request, ready to be sent as it is.
+type Request struct {
+	// Body opens a fresh reader over the bytes; a retry opens another.
+	Body func() io.Reader
+	// ContentLength is the number of bytes that Body yields.
+	ContentLength int64
+	// Betas is the anthropic-beta set in its latched order; empty = no header.
+	Betas []string
+}
+
+// Model sends requests to a Messages API endpoint.
+//
+// Stream performs exactly one attempt; retrying is the caller's. It yields
+// ModelStart once, any number of ModelDelta, then ModelEnd once, and stops. On
+// failure the last pair has a non-nil error, a *ModelError unless ctx ended,
+// and whatever came before must be discarded. Breaking out of the loop or
+// cancelling ctx closes the connection.
+type Model interface {
+	Stream(ctx context.Context, r Request) iter.Seq2[ModelEvent, error]
+}
+
+// ModelEvent is *ModelStart, *ModelDelta or *ModelEnd.
+type ModelEvent interface{ modelEvent() }
+
+// ModelStart is the provider's first event (message_start): from now on the
+// entries of this request can be read by others.
+type ModelStart struct {
+	MessageID         string
+	ProviderRequestID string
+	// Usage has the input classes; Output is what message_start said.
+	Usage Usage
+	// UsageKnown is false when the endpoint reported no input usage yet.
+	UsageKnown bool
+}
+
+// ModelDelta is a piece of text for people who watch. It is never stored.
+type ModelDelta struct {
+	// Index is the block's index in the message.
+	Index int
+	// Kind is "text", "thinking" or "tool_input".
+	Kind string
+	// ToolName is set on the first delta of a tool_use block.
+	ToolName string
+	Text     string
+}
+
+// ModelEnd is the complete answer.
+type ModelEnd struct {
+	// Blocks are the bytes of the content blocks, each canonical JSON born
+	// here: text joined from its deltas and encoded once, tool input as
+	// streamed, thinking with its signature, unknown blocks verbatim.
+	Blocks     [][]byte
+	StopReason string
+	// Usage is the final usage: input classes from message_start unless
+	// message_delta repeated them, output cumulative.
+	Usage      Usage
+	UsageKnown bool
+}
+
+func (*ModelStart) modelEvent() {}
+func (*ModelDelta) modelEvent() {}
+func (*ModelEnd) modelEvent()   {}
+
+// ModelError is a failed attempt.
+type ModelError struct {
+	// Code is one of the reason codes: CodeOverloaded, CodeRateLimited,
+	// CodeStreamCut, CodeInvalidResponse, CodeProviderAuth, CodeContextWindow, CodeProviderError.
+	Code string
+	// Status is the HTTP status; 0 when no response came, 200 for an error inside a stream.
+	Status int
+	// Type is the provider's error.type, such as overloaded_error.
+	Type string
+	// Message is the provider's or transport's text.
+	Message           string
+	ProviderRequestID string
+	// Retryable says that the same request may succeed later.
+	Retryable bool
+	// RetryAfter is the provider's wish; 0 when it gave none.
+	RetryAfter time.Duration
+}
+
+func (e *ModelError) Error() string {
+	if e.Status != 0 {
+		return fmt.Sprintf("%s (HTTP %d %s): %s", e.Code, e.Status, e.Type, e.Message)
+	}
+	return fmt.Sprintf("%s: %s", e.Code, e.Message)
+}

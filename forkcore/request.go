@@ -1,0 +1,76 @@
+package forkcore
+
+import "time"
+
+// Mark is a cache_control mark as sent: the index of its block among the
+// positions tools, system, messages is not needed by readers, so Block is a
+// path such as "system.0" or "messages.3.content.1".
+type Mark struct {
+	Block string `json:"block"`
+	TTL   string `json:"ttl"`
+}
+
+// RequestStatus is the outcome of one provider request.
+type RequestStatus string
+
+// The outcomes. Open rows belong to requests in flight.
+const (
+	RequestOpen    RequestStatus = "open"
+	RequestOK      RequestStatus = "ok"
+	RequestAborted RequestStatus = "aborted"
+	RequestError   RequestStatus = "error"
+)
+
+// RequestRef names one provider request.
+type RequestRef struct {
+	RunID string `json:"run_id"`
+	N     int64  `json:"n"`
+}
+
+// MissReason says why a request read less than expected.
+type MissReason struct {
+	// Code is one of model, tools, system, messages, thinking, expired, too_short, look_back,
+	// race, other_key, provider, unknown.
+	Code   string `json:"code"`
+	Path   string `json:"path,omitempty"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// RequestRow is the ledger's row of one provider request; a retry is a new
+// row. It is written whole by the holder of the run's lease.
+type RequestRow struct {
+	RunID      string `json:"run_id"`
+	SessionID  string `json:"session_id"`
+	DispatchID string `json:"dispatch_id,omitempty"`
+	// N counts the run's requests from 1.
+	N            int64         `json:"n"`
+	StartedAt    time.Time     `json:"started_at"`
+	FirstEventAt *time.Time    `json:"first_event_at"`
+	EndedAt      *time.Time    `json:"ended_at"`
+	Attempt      int           `json:"attempt"` // from 1, of one model call
+	Model        string        `json:"model"`
+	Prefix       Digest        `json:"prefix_sha256"`
+	PrefixBytes  int64         `json:"prefix_bytes"`
+	Body         Digest        `json:"body_sha256"`
+	BodyBytes    int64         `json:"body_bytes"`
+	Marks        []Mark        `json:"marks"`
+	ExpectedRead *int64        `json:"expected_read_tokens"` // null before anything is known
+	ExpectedFrom *RequestRef   `json:"-"`
+	Usage        *Usage        `json:"usage"`           // null: unknown
+	Estimated    bool          `json:"usage_estimated"` // output of an aborted stream
+	Cost         *int64        `json:"cost_nanousd"`    // null: no price or unknown usage
+	ReadFrom     *RequestRef   `json:"read_from"`
+	Miss         *MissReason   `json:"miss_reason"`
+	StopReason   string        `json:"stop_reason"`
+	Status       RequestStatus `json:"status"`
+	// Error is the provider's or transport's message when Status is error or aborted.
+	Error string `json:"error,omitempty"`
+	// ProviderRequestID is the provider's request-id header.
+	ProviderRequestID string `json:"provider_request_id,omitempty"`
+	// LogSeq is the last log entry that the request was built from: replaying the log up to it rebuilds the body.
+	LogSeq int64 `json:"log_seq"`
+	// Best is the canonical length of the entry that the planner marked beyond the standing places; 0 = none. Needed to rebuild the body.
+	Best int64 `json:"best_bytes,omitempty"`
+	// First is true for the run's first request that got a response.
+	First bool `json:"first,omitempty"`
+}

@@ -1,0 +1,176 @@
+package forkcore
+
+import "time"
+
+// State is where a run is in its life. See transitions for the edges.
+type State string
+
+// The states of a run. Done, Failed, Cancelled and OverBudget are ends.
+const (
+	Queued     State = "queued"
+	Running    State = "running"
+	Parked     State = "parked"  // held by its dispatch's gate; costs no worker
+	Waiting    State = "waiting" // for what Run.Reason names; costs no worker
+	Done       State = "done"
+	Failed     State = "failed"
+	Cancelled  State = "cancelled"
+	OverBudget State = "over_budget"
+)
+
+// States lists all states in the order of a run's life.
+var States = []State{Queued, Running, Parked, Waiting, Done, Failed, Cancelled, OverBudget}
+
+// transitions is the one table of what may follow what.
+var transitions = map[State][]State{
+	Queued:  {Running, Parked, Cancelled, OverBudget, Failed},
+	Running: {Queued, Parked, Waiting, Done, Failed, Cancelled, OverBudget},
+	Parked:  {Queued, Cancelled, OverBudget, Failed},
+	Waiting: {Queued, Cancelled, OverBudget, Failed},
+}
+
+// CanBecome reports whether a run in state s may enter state next.
+func (s State) CanBecome(next State) bool {
+	for _, t := range transitions[s] {
+		if t == next {
+			return true
+		}
+	}
+	return false
+}
+
+// Ended reports whether s is an end state.
+func (s State) Ended() bool {
+	switch s {
+	case Done, Failed, Cancelled, OverBudget:
+		return true
+	}
+	return false
+}
+
+// Valid reports whether s is one of States.
+func (s State) Valid() bool {
+	for _, t := range States {
+		if s == t {
+			return true
+		}
+	}
+	return false
+}
+
+// Codes of the reason of a failed run.
+const (
+	CodeRefusal         = "refusal"
+	CodeContextWindow   = "context_window"
+	CodeTruncated       = "truncated"
+	CodeOverloaded      = "overloaded"
+	CodeRateLimited     = "rate_limited"
+	CodeStreamCut       = "stream_cut"
+	CodeInvalidResponse = "invalid_response"
+	CodeProviderAuth    = "provider_auth"
+	CodeProviderError   = "provider_error"
+	CodeNoOutput        = "no_output"
+	CodeTurnCap         = "turn_cap"
+	CodeLoop            = "loop"
+	CodeDeadline        = "deadline"
+	CodePrefixMismatch  = "prefix_mismatch"
+	CodeWorkspace       = "workspace"
+	CodeLost            = "lost"
+	CodeInternal        = "internal"
+)
+
+// Reason says why a run is where it is and what a person can do next.
+type Reason struct {
+	Code     string `json:"code"`
+	Message  string `json:"message"`
+	NextStep string `json:"next_step"`
+}
+
+// RunKind tells a main turn from a child.
+type RunKind string
+
+// The kinds of runs.
+const (
+	KindMain RunKind = "main"
+	KindFork RunKind = "fork"
+)
+
+// Run is one activation of an agent. A main turn spans part of the session's
+// main log; a fork has one run whose id is also the id of its agent and log.
+type Run struct {
+	ID        string
+	SessionID string
+	// AgentID names the log: the session id for a main turn, the run id for a fork.
+	AgentID     string
+	Kind        RunKind
+	Title       string
+	Directive   string // forks only
+	ParentRunID string // the main turn that dispatched it; empty for dispatches by a person or the API
+	DispatchID  string // forks only
+	ToolUseID   string // the Agent call it answers; empty for dispatches by a person or the API
+	Index       int    // place among its siblings, from 0
+	Snapshot    Digest // forks only
+	State       State
+	Reason      *Reason
+	// Background is true once a worker carries the run (forks always).
+	Background bool
+	// Leader is true for the fork whose response opens its dispatch's gate.
+	Leader bool
+	// Stop is empty, or the wish that every script honours: "cancel", "turn" or "tree".
+	Stop string
+	// Wake counts transitions to queued; "<id>.<wake>" is the asynq task id.
+	Wake int64
+	// Version counts all changes, for readers that merge streams.
+	Version   int64
+	CreatedAt time.Time
+	UpdatedAt time.Time
+	StartedAt time.Time // first lease; zero before
+	EndedAt   time.Time // zero before the end
+	Requests  int64     // provider requests begun, retries included
+	ToolUses  int64
+	LastTool  string // name of the last tool started
+	Usage     Usage
+	Cost      Cost
+	// InheritedTokens is the sum over requests of the shared prefix's tokens,
+	// InheritedRead the part of it that the cache served. For hit rates.
+	InheritedTokens int64
+	InheritedRead   int64
+	Report          *Report
+}
+
+// HitRates are fractions from 0 to 1; nil where there is nothing to divide by.
+type HitRates struct {
+	Total, Inherited, Own *float64
+}
+
+// HitRate sums first and divides last: read / (uncached + write + read), split
+// into the inherited prefix and the run's own growth.
+func (r Run) HitRate() HitRates {
+	in := r.Usage.TotalInput()
+	h := HitRates{Total: fraction(r.Usage.CacheRead, in)}
+	if r.Kind == KindFork {
+		h.Inherited = fraction(r.InheritedRead, r.InheritedTokens)
+		h.Own = fraction(r.Usage.CacheRead-r.InheritedRead, in-r.InheritedTokens)
+	}
+	return h
+}
+
+func fraction(part, whole int64) *float64 {
+	if whole <= 0 {
+		return nil
+	}
+	f := float64(part) / float64(whole)
+	return &f
+}
+
+// Report is a fork's final text, parsed by its five labels.
+type Report struct {
+	Scope        string `json:"scope"`
+	Result       string `json:"result"`
+	KeyFiles     string `json:"key_files"`
+	FilesChanged string `json:"files_changed"`
+	Issues       string `json:"issues"`
+	// Missing lists the labels that the text does not have.
+	Missing []string `json:"missing"`
+	// Text is the whole final answer.
+	Text string `json:"text"`
+}

@@ -1,0 +1,103 @@
+package forkcore
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Mode decides what an Agent call without subagent_type means.
+type Mode string
+
+// The modes of a session.
+const (
+	ModeFork        Mode = "fork"
+	ModePlain       Mode = "plain"
+	ModeCoordinator Mode = "coordinator"
+)
+
+// PermissionMode decides which tool calls need a person's word.
+type PermissionMode string
+
+// The permission modes.
+const (
+	PermissionDefault     PermissionMode = "default"
+	PermissionAcceptEdits PermissionMode = "acceptEdits"
+	PermissionPlan        PermissionMode = "plan"
+	PermissionDontAsk     PermissionMode = "dontAsk"
+	PermissionBypass      PermissionMode = "bypassPermissions"
+)
+
+// Session is one conversation with a main agent in one workspace.
+type Session struct {
+	ID             string
+	Title          string
+	Workspace      string // absolute path
+	Model          string
+	Mode           Mode
+	PermissionMode PermissionMode
+	Thinking       json.RawMessage // as sent to the provider; empty = not sent
+	Effort         string          // empty = not sent
+	BudgetNanoUSD  int64           // 0 = none
+	Interactive    bool
+	// AutoBackground is after how long a foreground turn moves to a worker; 0 = never.
+	AutoBackground time.Duration
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+	Version        int64
+
+	// ActiveRunID is the main turn in progress, empty when the session is idle.
+	ActiveRunID string
+	// LastRunID is the latest main turn; LastState and LastReason are its end, empty before the first.
+	LastRunID  string
+	LastState  State
+	LastReason *Reason
+	// ActiveRuns counts all runs that have not ended, main turn included.
+	ActiveRuns int64
+	Usage      Usage
+	Cost       Cost
+	// ReservedNanoUSD is what running requests may still cost.
+	ReservedNanoUSD int64
+	// Warm is the longest prefix the main agent last read or wrote; nil before.
+	Warm *CacheEntry
+}
+
+// State derives the session's state: that of the turn in progress is the
+// caller's to fill in; here: waiting while only children run, else the last
+// turn's end, and done before the first turn.
+func (s Session) State() State {
+	switch {
+	case s.ActiveRunID != "":
+		return Running
+	case s.ActiveRuns > 0:
+		return Waiting
+	case s.LastState != "":
+		return s.LastState
+	}
+	return Done
+}
+
+// CacheEntry is what the provider holds at a mark. Key parts other than the
+// prefix hash (endpoint, key, beta set) are fixed per session.
+type CacheEntry struct {
+	Prefix Digest `json:"prefix_sha256"`
+	// Bytes is the length of the canonical prefix that Prefix is the hash of.
+	Bytes int64 `json:"prefix_bytes"`
+	// Tokens is the prefix's token count; Exact when usage showed it, else an estimate.
+	Tokens int64 `json:"tokens"`
+	Exact  bool  `json:"exact"`
+	// TTL is "5m" or "1h".
+	TTL string `json:"ttl"`
+	// UsedAt is the start of the last request that wrote or read it; lifetime counts from there.
+	UsedAt time.Time `json:"used_at"`
+	// RunID and N name the request that wrote it.
+	RunID string `json:"run_id"`
+	N     int64  `json:"n"`
+}
+
+// ExpiresAt is when the provider may forget the entry.
+func (e CacheEntry) ExpiresAt() time.Time {
+	if e.TTL == "1h" {
+		return e.UsedAt.Add(time.Hour)
+	}
+	return e.UsedAt.Add(5 * time.Minute)
+}

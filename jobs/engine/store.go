@@ -1,0 +1,251 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"forkyard/forkcore"
+)
+
+// Errors of the store's guarded methods.
+var (
+	// ErrLeaseLost means that the caller no longer holds the run: stop, write nothing more.
+	ErrLeaseLost = errors.New("the lease on this run is held by another executor")
+	// ErrStale means that a wake has been overtaken: another executor has the
+	// run, it ended, or a newer wake exists. It is a quiet end.
+	ErrStale = errors.New("this wake has been overtaken")
+	// ErrParked means that the run's gate is closed; the store has parked it. A quiet end.
+	ErrParked = errors.New("the gate is closed, the run is parked")
+	// ErrStopped means that somebody asked this run to stop: end it as cancelled.
+	ErrStopped = errors.New("the run was asked to stop")
+	// ErrInbox means that an idle or end was refused because a deliverable
+	// item waits: replay and step again.
+	ErrInbox = errors.New("something waits in the inbox")
+)
+
+// Holder is the right to advance a run's log: who, and which grant.
+type Holder struct {
+	SessionID string
+	RunID     string
+	Executor  string // process id of Heartbeat
+	Epoch     int64  // fences out a stale holder together with Token
+	Token     string // random, per grant
+}
+
+// Wake is a run that must be put on the ready-list: task id "<RunID>.<N>".
+type Wake struct {
+	RunID string
+	N     int64
+}
+
+// Store is what the engine asks of the database. Every method that changes
+// something is one atomic step in the session's shard; those that take a
+// Holder return ErrLeaseLost when it is no longer the holder, and change
+// nothing then. All return forkcore.ErrStoreUnavailable when the database
+// cannot be reached. Every change of a run, session, dispatch, log or ledger
+// also appends the matching durable event to the session's stream in the same
+// step, and bumps Version and UpdatedAt of what changed.
+type Store interface {
+	Reader
+
+	// PutBlobs stores bytes by digest within a session, idempotently. Blobs go
+	// in before the step that refers to them.
+	PutBlobs(ctx context.Context, sessionID string, blobs ...[]byte) error
+	// PutSnapshot stores a manifest by its ID, idempotently, and adds the
+	// session to the set of the snapshot's sessions.
+	PutSnapshot(ctx context.Context, s forkcore.Snapshot) error
+
+	// CreateSession stores a new session. When the id exists already (ids come
+	// from idempotency keys) and requestHash is equal, it returns the stored one and
+	// created=false; with another hash forkcore.ErrIdempotencyMismatch.
+	CreateSession(ctx context.Context, s forkcore.Session, requestHash string) (stored forkcore.Session, created bool, err error)
+
+	// Accept takes a person's message. With no main turn in progress it creates
+	// the run a.Run (state running, leased to a.Holder, marker turn_start,
+	// session.ActiveRunID) and puts the text into the inbox; with one it only
+	// puts the text into the inbox and answers that run's id, Started=false.
+	// A repeated a.IdempotencyKey with equal a.RequestHash answers as the first time (Started=false),
+	// with another hash forkcore.ErrIdempotencyMismatch. The inbox item is there in either case, once.
+	Accept(ctx context.Context, a Accept) (Accepted, error)
+
+	// TakeLease leases a queued run for the given wake. It checks, in this order: run exists (else
+	// forkcore.ErrNotFound); not ended, queued and wake equal (else ErrStale); no stop wish (else it ends the
+	// run as cancelled and returns ErrStale); the gate when the run has one and has begun no request yet: the
+	// leader passes; with the gate open a follower passes, unless the opening is older than
+	// gateTTL, then it becomes leader of generation+1 and the gate is closed again; with it closed the run goes
+	// to parked and ErrParked is returned. On success: running, epoch+1, holder fields, StartedAt on the first,
+	// registered under the executor for recovery.
+	TakeLease(ctx context.Context, runID string, wake int64, executor, token string) (Lease, error)
+
+	// Append adds entries to the holder's agent log (the main log for a main turn, else the run's). expectLen
+	// is the log's length that the caller has replayed; another length is ErrLeaseLost. TakeInbox removes these inbox items of the
+	// session in the same step; when one is missing nothing is changed and ErrInbox comes back (replay and try again).
+	// A tool_started marker increments ToolUses and sets LastTool. Returns the new length.
+	Append(ctx context.Context, h Holder, expectLen int64, entries []forkcore.Entry, takeInbox []string) (int64, error)
+
+	// BeginRequest inserts an open ledger row (row.N = Requests+1, assigned by the store, must equal row.N given by the caller or
+	// ErrLeaseLost), and reserves reserve nano-dollars against the session's and the dispatch's budgets. Refusals
+	// change nothing: ErrStopped, forkcore.ErrBudget (spent + reserved + reserve > budget, budget > 0). For a leader with a
+	// closed gate it sets the gate's limit to now + gateLimit in the due set.
+	BeginRequest(ctx context.Context, h Holder, row forkcore.RequestRow, reserve int64, gateLimit time.Duration) error
+	// FirstEvent replaces the row (input usage is known) and, when the run leads a closed gate, opens it: parked
+	// siblings become queued, their wakes are returned for the ready-list.
+	FirstEvent(ctx context.Context, h Holder, row forkcore.RequestRow) ([]Wake, error)
+	// Settle replaces the row for good, removes the reservation, adds usage, cost and s.Inherited* to the run, its dispatch
+	// and its session, upserts s.Entries in the session's cache entries (and, for main turns, session.Warm when s.Warm is set), and appends s.Append to the holder's log as
+	// Append does (expectLen < 0: no append). An unknown cost counts as Unpriced. row.First adds to the dispatch's FirstRequests.
+	Settle(ctx context.Context, h Holder, s Settle) (int64, error)
+
+	// CreateDispatch creates d and its children in one step, idempotently by d.ID (created=false when it exists).
+	// With h set (a model's dispatch) it checks the holder and appends d.Launch entries to the parent's log; without, it checks that the session exists.
+	// A stop wish on the parent is ErrStopped. Children: runs[0] queued (wake 1, in the due set), the others parked when d.Gate is closed, else queued. Each
+	// child's log starts with logs[i].
+	CreateDispatch(ctx context.Context, h *Holder, d CreateDispatch) (wakes []Wake, created bool, err error)
+
+	// Release gives the lease back and lets the run go on elsewhere: state queued, wake+1, Background=true, marker background appended when it was false.
+	Release(ctx context.Context, h Holder) (Wake, error)
+	// EndRun ends the holder's run, or, with h.Token empty, a run nobody holds (ErrLeaseLost when somebody does).
+	// Main turn: marker turn_end, session idle; refused with ErrInbox while the inbox has an item and state is done. Fork: the dispatch's Remaining is
+	// decremented, a notice is kept; with the last child all notices move to the session's inbox, and when the session is
+	// idle, was not stopped as a tree and candidate is set, a new main turn `candidate` is created queued (wake 1, Background=true, marker turn_start) and its wake is returned.
+	// A leader that ends with its gate closed promotes the next parked sibling (queued, wake returned) or, with none left, opens the gate.
+	// Open ledger rows of the run are removed from reservations. Releases the lease in every case.
+	EndRun(ctx context.Context, h Holder, e EndRun) ([]Wake, error)
+
+	// Stop sets the stop wish on the main turn (scope "turn") or on every run of the session that has not ended (scope "tree"); queued, parked and waiting ones end as
+	// cancelled at once, running ones get a signal. Returns the ids concerned. Wakes come from gates whose leader was ended.
+	Stop(ctx context.Context, sessionID, scope string) (runIDs []string, wakes []Wake, err error)
+	// Cancel does the same for one run; an ended run is *forkcore.ConflictError.
+	Cancel(ctx context.Context, runID string) ([]Wake, error)
+	// SignalBackground asks the holder of a running foreground run to hand it over; a run that is not running in the
+	// foreground is *forkcore.ConflictError.
+	SignalBackground(ctx context.Context, runID string) error
+
+	// Heartbeat marks the executor alive in every shard by the database's clock and fetches (and clears) the signals for the runs it holds.
+	Heartbeat(ctx context.Context, executor string) ([]Signal, error)
+	// Goodbye removes the executor's heartbeat; runs it still holds are requeued at the next sweep.
+	Goodbye(ctx context.Context, executor string) error
+	// Sweep repairs what fell through, in every shard: runs of executors silent for longer than dead become queued (wake+1); queued runs
+	// whose due time has passed are returned again (due moved to now + redue); gates past their limit open. All wakes are to be enqueued.
+	Sweep(ctx context.Context, dead, redue time.Duration) ([]Wake, error)
+
+	// PublishDelta sends a coalesced piece of text to whoever watches; it may be dropped.
+	PublishDelta(ctx context.Context, d Delta) error
+}
+
+// Reader is the reading half of Store. Unknown ids are forkcore.ErrNotFound;
+// strings that are no ids forkcore.ErrBadID.
+type Reader interface {
+	Session(ctx context.Context, id string) (forkcore.Session, error)
+	Run(ctx context.Context, id string) (forkcore.Run, error)
+	Dispatch(ctx context.Context, id string) (forkcore.Dispatch, error)
+	// Log returns entries with Seq > after, oldest first, with Bytes (of messages and of tool_result markers) filled in and
+	// verified against their digests (forkcore.ErrCorrupt). limit 0 = all.
+	Log(ctx context.Context, sessionID, agentID string, after int64, limit int) ([]forkcore.Entry, error)
+	// Blobs returns the bytes of each digest, verified, in order.
+	Blobs(ctx context.Context, sessionID string, ids ...forkcore.Digest) ([][]byte, error)
+	// Snapshot returns a manifest of this session.
+	Snapshot(ctx context.Context, sessionID string, id forkcore.Digest) (forkcore.Snapshot, error)
+	// Inbox lists the session's deliverable items, oldest first.
+	Inbox(ctx context.Context, sessionID string) ([]InboxItem, error)
+	// Requests lists a run's ledger rows by n.
+	Requests(ctx context.Context, runID string) ([]forkcore.RequestRow, error)
+	// CacheEntries lists what the provider is believed to hold for the session, dead ones included.
+	CacheEntries(ctx context.Context, sessionID string) ([]forkcore.CacheEntry, error)
+	// RunsOf lists a session's runs, newest first; cursor "" starts, next "" ends.
+	RunsOf(ctx context.Context, sessionID, cursor string, limit int) (runs []forkcore.Run, next string, err error)
+	// Sessions lists sessions, newest first.
+	Sessions(ctx context.Context, cursor string, limit int) (sessions []forkcore.Session, next string, err error)
+	// SessionsOfSnapshot lists the ids of the sessions that hold the snapshot.
+	SessionsOfSnapshot(ctx context.Context, id forkcore.Digest) ([]string, error)
+}
+
+// Accept is the input of Store.Accept.
+type Accept struct {
+	Run            forkcore.Run // the turn to create if the session is idle: ID, SessionID, AgentID, Kind, Title
+	Holder         Holder       // who executes it then
+	ItemID         string       // id of the inbox item
+	Text           string
+	IdempotencyKey string // empty = none
+	RequestHash    string
+}
+
+// Accepted is its outcome.
+type Accepted struct {
+	RunID   string
+	Started bool // a.Run was created and is leased to the caller
+	Lease   Lease
+}
+
+// Lease is a granted lease.
+type Lease struct {
+	Holder Holder
+	Run    forkcore.Run
+	// OpenRows are ledger rows that a predecessor left open; the new holder settles them as aborted first.
+	OpenRows []forkcore.RequestRow
+}
+
+// InboxItem waits to be told to the session's main agent.
+type InboxItem struct {
+	ID string `json:"id"`
+	// Kind is "message" (Text) or "notification" (RunID of the child that ended).
+	Kind  string    `json:"kind"`
+	Text  string    `json:"text,omitempty"`
+	RunID string    `json:"run_id,omitempty"`
+	At    time.Time `json:"at"`
+}
+
+// Settle is the input of Store.Settle.
+type Settle struct {
+	Row             forkcore.RequestRow
+	InheritedTokens int64
+	InheritedRead   int64
+	Entries         []forkcore.CacheEntry
+	Warm            *forkcore.CacheEntry
+	ExpectLen       int64
+	Append          []forkcore.Entry
+}
+
+// CreateDispatch is the input of Store.CreateDispatch.
+type CreateDispatch struct {
+	Dispatch forkcore.Dispatch
+	Runs     []forkcore.Run
+	Logs     [][]forkcore.Entry
+	// ExpectLen and Launch go to the parent's log, with a holder only.
+	ExpectLen int64
+	Launch    []forkcore.Entry
+	// IdempotencyKey and RequestHash, for dispatches by a person or the API: a repeat with another hash is forkcore.ErrIdempotencyMismatch.
+	RequestHash string
+}
+
+// EndRun is the input of Store.EndRun.
+type EndRun struct {
+	State  forkcore.State
+	Reason *forkcore.Reason
+	Report *forkcore.Report // forks
+	// Candidate is the id of the main turn that a fork's end may start; empty = none.
+	Candidate string
+	// CandidateTitle names it.
+	CandidateTitle string
+}
+
+// Signal is a wish for a run that this executor holds.
+type Signal struct {
+	RunID string
+	// Kind is "stop" or "background".
+	Kind string
+}
+
+// Delta is a piece of streamed text, for watching only.
+type Delta struct {
+	SessionID string `json:"session_id"`
+	RunID     string `json:"run_id"`
+	// Seq is the log seq that the message will get, Offset the length in bytes of the block's text before this piece.
+	Seq    int64  `json:"seq"`
+	Block  int    `json:"block"`
+	Kind   string `json:"kind"` // text, thinking, tool_input
+	Offset int64  `json:"offset"`
+	Text   string `json:"text"`
+	Tool   string `json:"tool,omitempty"`
+}
