@@ -2,12 +2,13 @@ package forkcore
 
 import "time"
 
-// Mark is a cache_control mark as sent: the index of its block among the
-// positions tools, system, messages is not needed by readers, so Block is a
-// path such as "system.0" or "messages.3.content.1".
+// Mark is a cache_control mark as sent. Block is the path of its block, such as
+// "system.0" or "messages.3.content.1".
 type Mark struct {
 	Block string `json:"block"`
 	TTL   string `json:"ttl"`
+	// Offset is the canonical length of the prefix that ends with the marked block.
+	Offset int64 `json:"offset"`
 }
 
 // RequestStatus is the outcome of one provider request.
@@ -69,8 +70,6 @@ type RequestRow struct {
 	ProviderRequestID string `json:"provider_request_id,omitempty"`
 	// LogSeq is the last log entry that the request was built from: replaying the log up to it rebuilds the body.
 	LogSeq int64 `json:"log_seq"`
-	// Best is the canonical length of the entry that the planner marked beyond the standing places; 0 = none. Needed to rebuild the body.
-	Best int64 `json:"best_bytes,omitempty"`
 	// First is true for the run's first request that got a response.
 	First bool `json:"first,omitempty"`
 }

@@ -41,6 +41,8 @@ type Snapshot struct {
 	Tools []string `json:"tools"`
 	// Placeholders counts the tool_result placeholders in the open message; 0 for dispatches by a person or the API.
 	Placeholders int `json:"placeholders"`
+	// PlaceholderEnd is the canonical offset after the last placeholder; 0 without any.
+	PlaceholderEnd int64 `json:"placeholder_end,omitempty"`
 	// UpToSeq is the last entry of the main log that the prefix holds.
 	UpToSeq int64 `json:"up_to_seq"`
 	// Entries are the provider's cache entries known to prefix it when it was taken.

@@ -1,0 +1,137 @@
+package forkcore
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Message is a view beside the bytes of one message. Raw is what is stored,
+// hashed and sent; the rest is for reading only.
+type Message struct {
+	Raw    []byte
+	Role   Role
+	Blocks []Block
+}
+
+// Block is a view of one content block. Raw is a slice of the message's bytes.
+type Block struct {
+	Raw  []byte
+	Type string
+	// Text of a text block, or of a tool_result whose content is one text block.
+	Text string
+	// ToolUseID is the id of a tool_use and the tool_use_id of a tool_result.
+	ToolUseID string
+	Name      string          // tool_use
+	Input     json.RawMessage // tool_use, as streamed
+	IsError   bool            // tool_result
+}
+
+// ErrNotCanonical is returned by ParseMessage for bytes that EncodeMessage
+// did not make.
+var ErrNotCanonical = errors.New("message bytes are not canonical")
+
+// ParseMessage views canonical message bytes. Blocks of unknown types are
+// kept with their type alone.
+func ParseMessage(raw []byte) (Message, error) {
+	var m struct {
+		Role    Role              `json:"role"`
+		Content []json.RawMessage `json:"content"`
+	}
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return Message{}, fmt.Errorf("%w: %v", ErrNotCanonical, err)
+	}
+	if m.Role != RoleUser && m.Role != RoleAssistant {
+		return Message{}, fmt.Errorf("%w: role %q", ErrNotCanonical, m.Role)
+	}
+	out := Message{Raw: raw, Role: m.Role, Blocks: make([]Block, len(m.Content))}
+	at := len(AppendOpenMessage(nil, m.Role))
+	for i, c := range m.Content {
+		if i > 0 {
+			if at >= len(raw) || raw[at] != ',' {
+				return Message{}, ErrNotCanonical
+			}
+			at++
+		}
+		end := at + len(c)
+		if end > len(raw) || !bytes.Equal(raw[at:end], c) {
+			return Message{}, ErrNotCanonical
+		}
+		b, err := parseBlock(raw[at:end:end])
+		if err != nil {
+			return Message{}, err
+		}
+		out.Blocks[i] = b
+		at = end
+	}
+	if string(raw[at:]) != messageClose {
+		return Message{}, ErrNotCanonical
+	}
+	return out, nil
+}
+
+func parseBlock(raw []byte) (Block, error) {
+	var v struct {
+		Type      string          `json:"type"`
+		Text      string          `json:"text"`
+		ID        string          `json:"id"`
+		Name      string          `json:"name"`
+		Input     json.RawMessage `json:"input"`
+		ToolUseID string          `json:"tool_use_id"`
+		Content   json.RawMessage `json:"content"`
+		IsError   bool            `json:"is_error"`
+	}
+	if err := json.Unmarshal(raw, &v); err != nil {
+		// An unknown block may use a known key in another shape.
+		var t struct {
+			Type string `json:"type"`
+		}
+		if err := json.Unmarshal(raw, &t); err != nil {
+			return Block{}, fmt.Errorf("%w: block: %v", ErrNotCanonical, err)
+		}
+		return Block{Raw: raw, Type: t.Type}, nil
+	}
+	b := Block{Raw: raw, Type: v.Type}
+	switch v.Type {
+	case "text":
+		b.Text = v.Text
+	case "tool_use":
+		b.ToolUseID, b.Name, b.Input = v.ID, v.Name, v.Input
+	case "tool_result":
+		b.ToolUseID, b.IsError = v.ToolUseID, v.IsError
+		var parts []struct {
+			Text string `json:"text"`
+		}
+		if json.Unmarshal(v.Content, &parts) == nil && len(parts) > 0 {
+			b.Text = parts[0].Text
+		}
+	}
+	return b, nil
+}
+
+// ToolCalls lists the tool_use blocks in order.
+func (m Message) ToolCalls() []ToolCall {
+	var calls []ToolCall
+	for _, b := range m.Blocks {
+		if b.Type == "tool_use" {
+			calls = append(calls, ToolCall{ID: b.ToolUseID, Name: b.Name, Input: b.Input})
+		}
+	}
+	return calls
+}
+
+// Text joins the text blocks with blank lines.
+func (m Message) Text() string {
+	var s string
+	for _, b := range m.Blocks {
+		if b.Type != "text" {
+			continue
+		}
+		if s != "" {
+			s += "\n\n"
+		}
+		s += b.Text
+	}
+	return s
+}
