@@ -1,0 +1,144 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// drainGrace is how long the output of a command that has ended may still
+	// come, for example through tee in a process substitution.
+	drainGrace = 100 * time.Millisecond
+	// termGrace lies between SIGTERM and SIGKILL.
+	termGrace = 300 * time.Millisecond
+	// killGrace is how long the kernel gets to end what was killed.
+	killGrace = time.Second
+)
+
+// runGroup runs cmd as the leader of a session of its own and writes what the
+// session prints, on either stream, to out. When it returns no process of the
+// group runs any more: after the leader has ended by itself, after limit (timedOut)
+// and after ctx (cancelled). A process that left the group with setsid is out of
+// reach, but cannot delay the return.
+//
+// exec.Cmd's own means do not fit: Cancel kills one process, and WaitDelay waits
+// for a grandchild that holds the pipe.
+func runGroup(ctx context.Context, cmd *exec.Cmd, out io.Writer, limit time.Duration) (ending, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return ending{}, fmt.Errorf("making a pipe: %w", err)
+	}
+	defer r.Close()
+	// Stdin stays nil, which is /dev/null. In a new session there is no
+	// controlling terminal either, so that opening /dev/tty fails.
+	cmd.Stdout, cmd.Stderr = w, w
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+
+	started := make(chan error, 1)
+	exited, reap, reaped := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		// The parent-death signal is sent when the *thread* that forked ends, not
+		// the process (prctl(2), PR_SET_PDEATHSIG), and the Go runtime may end an
+		// idle thread. This goroutine keeps its thread for the child's life.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		_ = w.Close()
+		started <- err
+		if err != nil {
+			return
+		}
+		awaitExit(cmd.Process.Pid)
+		close(exited)
+		<-reap
+		_ = cmd.Wait() // its error is in ProcessState
+		close(reaped)
+	}()
+	if err := <-started; err != nil {
+		return ending{}, err
+	}
+
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		buf := make([]byte, 32<<10)
+		for {
+			n, err := r.Read(buf)
+			_, _ = out.Write(buf[:n])
+			if err != nil {
+				return
+			}
+		}
+	}()
+
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	var end ending
+	group := -cmd.Process.Pid
+	select {
+	case <-exited:
+		await(drainGrace, drained)
+		end.leftBehind = !closed(drained)
+	case <-timer.C:
+		end.timedOut = true
+	case <-ctx.Done():
+		end.cancelled = true
+	}
+	if end.timedOut || end.cancelled {
+		_ = unix.Kill(group, unix.SIGTERM)
+		await(termGrace, exited, drained)
+	}
+	// The leader is not reaped yet, so that its number, which is the group's,
+	// cannot belong to anyone else.
+	_ = unix.Kill(group, unix.SIGKILL)
+	await(killGrace, exited, drained)
+	close(reap)
+	if closed(exited) {
+		<-reaped
+		end.state = cmd.ProcessState
+	}
+	_ = r.Close() // ends the reader where an escaped process holds the pipe
+	<-drained
+	return end, nil
+}
+
+// awaitExit blocks until the child has ended and leaves it to be reaped.
+func awaitExit(pid int) {
+	for {
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// await waits until all channels are closed, at most d.
+func await(d time.Duration, all ...<-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for _, c := range all {
+		select {
+		case <-c:
+		case <-timer.C:
+			return
+		}
+	}
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
