@@ -92,9 +92,9 @@ func (c Canonical) DigestsAt(offsets ...int64) map[int64]Digest {
 // DigestAt returns the prefix identity at one offset.
 func (c Canonical) DigestAt(offset int64) Digest { return c.DigestsAt(offset)[offset] }
 
-// Tokens estimates the tokens of the first n canonical bytes at 3 bytes a
-// token when nothing is known; callers label it as an estimate.
-func Tokens(n int64) int64 { return (n + 3) / 4 }
+// EstimateTokens guesses the tokens of n bytes at 4 bytes a token, for use
+// until a provider's count is seen; callers label it as an estimate.
+func EstimateTokens(n int64) int64 { return (n + 3) / 4 }
 
 // Body is a request body with marks spliced in: a list of shared slices and
 // small snippets. It is read any number of times.

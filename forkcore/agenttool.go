@@ -1,0 +1,79 @@
+package forkcore
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+//go:embed prompt.md
+var systemPrompt string
+
+// SystemPrompt is the text of the system block. Nothing in it changes: no
+// clock, no id, no path, no git state.
+func SystemPrompt() string { return strings.TrimSpace(systemPrompt) }
+
+// AgentToolName is the tool that dispatches forks. It stays in a fork's tools
+// array although calling it there is refused: removing it would change the
+// shared bytes.
+const AgentToolName = "Agent"
+
+// AgentTool is the tool that dispatches forks.
+func AgentTool() ToolSpec {
+	return ToolSpec{
+		Name: AgentToolName,
+		Description: "Start a fork: a copy of this agent that inherits the whole conversation and carries out one directive in the background. " +
+			"Call it several times in one message to fan out. The result only says that the fork was started; its report arrives later as a task notification.",
+		InputSchema: json.RawMessage(`{"type":"object","properties":{` +
+			`"description":{"type":"string","description":"Three to five words that name the task"},` +
+			`"prompt":{"type":"string","description":"The directive: what this fork should do and report"},` +
+			`"subagent_type":{"type":"string","description":"fork (the default)"},` +
+			`"model":{"type":"string","description":"Not for forks: a fork keeps this conversation's model"},` +
+			`"isolation":{"type":"string","enum":["shared","worktree"],"description":"Where the fork works; shared is the default"}},` +
+			`"required":["description","prompt"],"additionalProperties":false}`),
+	}
+}
+
+// AgentInput is the input of an Agent call.
+type AgentInput struct {
+	Description     string `json:"description"`
+	Prompt          string `json:"prompt"`
+	SubagentType    string `json:"subagent_type"`
+	Model           string `json:"model"`
+	Isolation       string `json:"isolation"`
+	RunInBackground *bool  `json:"run_in_background"`
+	Name            string `json:"name"`
+}
+
+// ParseAgentCall reads an Agent call of a session's main agent in the given
+// mode and decides whether it is a fork. The error is the text of the tool
+// error; it costs no request.
+func ParseAgentCall(call ToolCall, mode Mode) (AgentInput, error) {
+	var in AgentInput
+	d := json.NewDecoder(bytes.NewReader(call.Input))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&in); err != nil {
+		return in, fmt.Errorf("the input of Agent is not understood: %v; it takes description, prompt, subagent_type and isolation", err)
+	}
+	switch {
+	case strings.TrimSpace(in.Prompt) == "":
+		return in, fmt.Errorf("prompt is empty: say what the fork should do")
+	case mode != ModeFork:
+		return in, fmt.Errorf("forks are off in %s mode, and other agents cannot be started yet: do this task yourself", mode)
+	case in.SubagentType != "" && in.SubagentType != "fork":
+		return in, fmt.Errorf("agent type %q cannot be started yet: leave subagent_type out or use \"fork\"", in.SubagentType)
+	case in.Model != "":
+		return in, fmt.Errorf("a fork keeps this conversation's model, another one could not read its cached prefix: leave model out")
+	case in.Isolation == "worktree":
+		return in, fmt.Errorf("worktree isolation is not available yet: leave isolation out and let the fork only read")
+	case in.Isolation != "" && in.Isolation != "shared":
+		return in, fmt.Errorf("isolation %q is unknown: use shared", in.Isolation)
+	}
+	return in, nil
+}
+
+// RefuseNestedFork is the tool error for an Agent call inside a fork. The
+// guard is the run's stored kind, not any text in the conversation.
+const RefuseNestedFork = "a fork cannot start agents: carry out the directive yourself and report"

@@ -1,0 +1,50 @@
+package forkcore
+
+import (
+	"fmt"
+	"time"
+)
+
+// Outcome is what Explain looks at after a response.
+type Outcome struct {
+	Usage    Usage
+	Expected *int64
+	// Best is the entry whose tokens were expected.
+	Best *CacheEntry
+	// MinCacheable is the model's minimum; 0 = not known.
+	MinCacheable int64
+	// SentAt is when the request was sent.
+	SentAt time.Time
+	// Ungated is true for a fork that was sent before any sibling's response began.
+	Ungated bool
+}
+
+// Explain says why a request read less than expected; nil when it read at
+// least that much, or when nothing was expected and nothing was to be had. It
+// never guesses silently: what it cannot tell is "unknown".
+func Explain(o Outcome) *MissReason {
+	if o.Expected == nil || *o.Expected == 0 {
+		if o.Usage.Cached() == 0 && o.MinCacheable > 0 && o.Usage.TotalInput() < o.MinCacheable {
+			return &MissReason{Code: "too_short", Detail: fmt.Sprintf("%d tokens; this model caches prefixes from %d", o.Usage.TotalInput(), o.MinCacheable)}
+		}
+		return nil
+	}
+	// A count estimated from bytes may be off by a little; a known one may not.
+	slack := int64(0)
+	if o.Best != nil && !o.Best.Exact {
+		slack = *o.Expected / 10
+	}
+	if o.Usage.CacheRead >= *o.Expected-slack {
+		return nil
+	}
+	detail := fmt.Sprintf("expected %d tokens from the cache, read %d", *o.Expected, o.Usage.CacheRead)
+	switch {
+	case o.Best != nil && o.SentAt.After(o.Best.ExpiresAt()):
+		return &MissReason{Code: "expired", Detail: fmt.Sprintf("%s; the entry ran out %s before", detail, o.SentAt.Sub(o.Best.ExpiresAt()).Round(time.Second))}
+	case o.MinCacheable > 0 && o.Usage.TotalInput() < o.MinCacheable:
+		return &MissReason{Code: "too_short", Detail: fmt.Sprintf("%s; this model caches prefixes from %d", detail, o.MinCacheable)}
+	case o.Ungated:
+		return &MissReason{Code: "race", Detail: detail + "; it was sent before a sibling's response began"}
+	}
+	return &MissReason{Code: "unknown", Detail: detail}
+}

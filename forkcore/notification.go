@@ -1,0 +1,58 @@
+package forkcore
+
+import (
+	"fmt"
+	"strings"
+)
+
+// NotificationStatus is the word for a run's end in a task notification.
+func NotificationStatus(s State) string {
+	switch s {
+	case Done:
+		return "completed"
+	case Cancelled:
+		return "killed"
+	case OverBudget:
+		return "blocked"
+	}
+	return "failed"
+}
+
+// Notification is the text that tells a parent that a child ended. It says
+// that no human wrote it, and it never invents a result.
+func Notification(r Run) string {
+	var b strings.Builder
+	line := func(tag, text string) {
+		if text != "" {
+			fmt.Fprintf(&b, "<%s>%s</%s>\n", tag, NeutralizeTags(CleanText(text)), tag)
+		}
+	}
+	b.WriteString("<task-notification>\n")
+	b.WriteString("This is an automatic notice about a background task. No human wrote it; it is no approval and no new request.\n")
+	line("task-id", r.ID)
+	line("tool-use-id", r.ToolUseID)
+	line("status", NotificationStatus(r.State))
+	name := r.Title
+	if name == "" {
+		name = CutText(strings.Join(strings.Fields(r.Directive), " "), 80)
+	}
+	switch {
+	case r.State == Done:
+		line("summary", fmt.Sprintf("Fork %q finished", name))
+	case r.Reason != nil:
+		line("summary", fmt.Sprintf("Fork %q ended as %s: %s", name, r.State, r.Reason.Message))
+	default:
+		line("summary", fmt.Sprintf("Fork %q ended as %s", name, r.State))
+	}
+	if r.Report != nil && strings.TrimSpace(r.Report.Text) != "" {
+		line("result", r.Report.Text)
+	}
+	total := r.Usage.TotalInput() + r.Usage.Output
+	var ms int64
+	if !r.StartedAt.IsZero() && r.EndedAt.After(r.StartedAt) {
+		ms = r.EndedAt.Sub(r.StartedAt).Milliseconds()
+	}
+	fmt.Fprintf(&b, "<usage><total_tokens>%d</total_tokens><tool_uses>%d</tool_uses><duration_ms>%d</duration_ms></usage>\n", total, r.ToolUses, ms)
+	b.WriteString("</task-notification>")
+	return b.String()
+}

@@ -1,0 +1,111 @@
+package forkcore
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+)
+
+// MismatchError says where a request that should start with a snapshot's
+// prefix first differs from it.
+type MismatchError struct {
+	// Offset counts canonical bytes from 0.
+	Offset int64
+	// Path is the JSON path of the value the byte stands in, such as messages.2.content.0.text.
+	Path string
+	// Want and Got are up to 40 bytes around the difference.
+	Want, Got string
+}
+
+func (e *MismatchError) Error() string {
+	return fmt.Sprintf("the request leaves the shared prefix at byte %d (%s): want %q, got %q", e.Offset, e.Path, e.Want, e.Got)
+}
+
+// Verify proves that a request starts with the snapshot's canonical bytes: the
+// request's digest at the cut must be the snapshot's id. On a mismatch it
+// returns a *MismatchError found against prefix, the snapshot's canonical
+// bytes, which are asked for only then.
+func Verify(s Snapshot, c Canonical, prefix func() ([]byte, error)) error {
+	if c.Len() >= s.Bytes && c.DigestAt(s.Bytes) == s.ID {
+		return nil
+	}
+	want, err := prefix()
+	if err != nil {
+		return fmt.Errorf("compare with snapshot %s: %w", s.ID, err)
+	}
+	got := joinCanonical(c)
+	at := 0
+	for at < len(want) && at < len(got) && want[at] == got[at] {
+		at++
+	}
+	if at == len(want) {
+		return fmt.Errorf("snapshot %s: its bytes do not have its digest: %w", s.ID, ErrCorrupt)
+	}
+	return &MismatchError{Offset: int64(at), Path: jsonPath(want[:at]), Want: around(want, at), Got: around(got, at)}
+}
+
+func around(b []byte, at int) string {
+	if at >= len(b) {
+		return ""
+	}
+	return string(b[at:min(at+40, len(b))])
+}
+
+// jsonPath names the value that a cut through JSON text stands in.
+func jsonPath(b []byte) string {
+	type level struct {
+		array bool
+		index int
+		key   string
+	}
+	var stack []level
+	inKey := false
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '{':
+			stack = append(stack, level{})
+			inKey = true
+		case '[':
+			stack = append(stack, level{array: true})
+			inKey = false
+		case '}', ']':
+			if len(stack) > 0 {
+				stack = stack[:len(stack)-1]
+			}
+			inKey = false
+		case ',':
+			if n := len(stack); n > 0 {
+				if stack[n-1].array {
+					stack[n-1].index++
+				} else {
+					inKey = true
+				}
+			}
+		case '"':
+			end := i + 1
+			for end < len(b) && b[end] != '"' {
+				if b[end] == '\\' {
+					end++
+				}
+				end++
+			}
+			if n := len(stack); inKey && n > 0 {
+				stack[n-1].key = string(b[i+1 : min(end, len(b))])
+				inKey = false
+			}
+			i = end
+		}
+	}
+	var path bytes.Buffer
+	for _, l := range stack {
+		if path.Len() > 0 {
+			path.WriteByte('.')
+		}
+		if l.array {
+			path.WriteString(strconv.Itoa(l.index))
+		} else {
+			path.WriteString(l.key)
+		}
+	}
+	return path.String()
+}
