@@ -34,8 +34,6 @@ type MarkerType string
 
 // The marker types.
 const (
-	// MarkerHead latches the session's request head (Head, Params) at its first request.
-	MarkerHead MarkerType = "head"
 	// MarkerForkOf starts a fork's log (Snapshot).
 	MarkerForkOf MarkerType = "fork_of"
 	// MarkerTurnStart and MarkerTurnEnd bound a main turn (State, Reason at the end).
@@ -47,6 +45,8 @@ const (
 	MarkerToolResult MarkerType = "tool_result"
 	// MarkerLaunched records a model's dispatch (DispatchID, RunIDs, ToolUseIDs).
 	MarkerLaunched MarkerType = "launched"
+	// MarkerStop keeps an answer's stop reason (Name) when it is neither end_turn nor tool_use.
+	MarkerStop MarkerType = "stop"
 	// MarkerBackground records that the run went on in a worker.
 	MarkerBackground MarkerType = "background"
 )
@@ -54,8 +54,6 @@ const (
 // Marker is a log entry that is no message. Only the fields of its type are set.
 type Marker struct {
 	Type       MarkerType `json:"type"`
-	Head       *Digest    `json:"head,omitempty"`
-	Params     *Params    `json:"params,omitempty"`
 	Snapshot   *Digest    `json:"snapshot,omitempty"`
 	State      State      `json:"state,omitempty"`
 	Reason     *Reason    `json:"reason,omitempty"`

@@ -89,9 +89,9 @@ type Store interface {
 	// change nothing: ErrStopped, forkcore.ErrBudget (spent + reserved + reserve > budget, budget > 0). For a leader with a
 	// closed gate it sets the gate's limit to now + gateLimit in the due set.
 	BeginRequest(ctx context.Context, h Holder, row forkcore.RequestRow, reserve int64, gateLimit time.Duration) error
-	// FirstEvent replaces the row (input usage is known) and, when the run leads a closed gate, opens it: parked
-	// siblings become queued, their wakes are returned for the ready-list.
-	FirstEvent(ctx context.Context, h Holder, row forkcore.RequestRow) ([]Wake, error)
+	// FirstEvent replaces the row (input usage is known), upserts entries in the session's cache entries (by Prefix; followers read them
+	// right away) and, when the run leads a closed gate, opens it: parked siblings become queued, their wakes are returned for the ready-list.
+	FirstEvent(ctx context.Context, h Holder, row forkcore.RequestRow, entries []forkcore.CacheEntry) ([]Wake, error)
 	// Settle replaces the row for good, removes the reservation, adds usage, cost and s.Inherited* to the run, its dispatch
 	// and its session, upserts s.Entries in the session's cache entries (and, for main turns, session.Warm when s.Warm is set), and appends s.Append to the holder's log as
 	// Append does (expectLen < 0: no append). An unknown cost counts as Unpriced. row.First adds to the dispatch's FirstRequests.

@@ -1,0 +1,210 @@
+package forkcore
+
+import (
+	"fmt"
+)
+
+// View is what a log says: replaying it gives the next request. It is built by
+// Apply, entry by entry, and only from entries.
+type View struct {
+	// Len is the seq of the last entry applied.
+	Len int64
+	// Messages is the whole history to send, a fork's inherited part included.
+	Messages []Message
+	// Pending are the tool calls of the last assistant message that no user message answers yet.
+	Pending []PendingCall
+	// Rounds counts this run's assistant messages.
+	Rounds int
+	// Repeats counts how often the last round's tool calls were made in a row, 1 for the first time.
+	Repeats int
+	// Stop is the last answer's stop reason when it was neither end_turn nor tool_use.
+	Stop string
+	// TurnRunID is the main turn in progress, empty between turns.
+	TurnRunID string
+	// Launch is the dispatch that the last assistant message started, nil without one.
+	Launch *Launch
+	// Completed is how many messages the history had, and CompletedSeq the seq, when the last main turn was done.
+	Completed    int
+	CompletedSeq int64
+
+	open     []byte // a fork's open segment, until its fragment arrives
+	lastCall string
+}
+
+// PendingCall is a tool call that is not answered in the history yet.
+type PendingCall struct {
+	Call ToolCall
+	// StartedBy is the token of the holder that started it; empty = not started.
+	StartedBy string
+	// Result is the canonical tool_result block; nil = none yet.
+	Result []byte
+	// ChildRunID is set for Agent calls that started a fork.
+	ChildRunID string
+}
+
+// Launch is a model's dispatch.
+type Launch struct {
+	DispatchID string
+	RunIDs     []string
+}
+
+// NewView starts the replay of a main log.
+func NewView() *View { return &View{} }
+
+// NewForkView starts the replay of a fork's log over its snapshot: the
+// inherited messages and the open last segment.
+func NewForkView(inherited []Message, open []byte) *View {
+	return &View{Messages: append([]Message(nil), inherited...), open: open}
+}
+
+// turnEnded answers a call that was still open when its turn ended.
+const turnEnded = "not run: the turn was stopped before this call"
+
+// Apply adds one entry. Entries must come in seq order without a gap.
+func (v *View) Apply(e Entry) error {
+	if e.Seq != v.Len+1 {
+		return fmt.Errorf("log entry %d follows entry %d", e.Seq, v.Len)
+	}
+	v.Len = e.Seq
+	if e.Kind == EntryMessage {
+		raw := e.Bytes
+		if e.Fragment {
+			if v.open == nil {
+				return fmt.Errorf("log entry %d is a fragment without an open segment", e.Seq)
+			}
+			raw, v.open = CloseSegment(v.open, e.Bytes), nil
+		}
+		m, err := ParseMessage(raw)
+		if err != nil {
+			return fmt.Errorf("log entry %d: %w", e.Seq, err)
+		}
+		v.applyMessage(m)
+		return nil
+	}
+	if e.Marker == nil {
+		return fmt.Errorf("log entry %d is a marker without content", e.Seq)
+	}
+	v.applyMarker(e)
+	return nil
+}
+
+func (v *View) applyMessage(m Message) {
+	v.Messages = append(v.Messages, m)
+	v.Pending = nil
+	if m.Role != RoleAssistant {
+		return
+	}
+	v.Rounds++
+	v.Stop = ""
+	v.Launch = nil
+	var sig string
+	for _, c := range m.ToolCalls() {
+		v.Pending = append(v.Pending, PendingCall{Call: c})
+		sig += c.Name + "\x00" + string(c.Input) + "\x00"
+	}
+	if sig != "" && sig == v.lastCall {
+		v.Repeats++
+	} else {
+		v.Repeats = 1
+	}
+	v.lastCall = sig
+}
+
+func (v *View) applyMarker(e Entry) {
+	m := e.Marker
+	switch m.Type {
+	case MarkerTurnStart:
+		v.TurnRunID, v.Rounds, v.Repeats, v.lastCall, v.Stop = e.RunID, 0, 0, "", ""
+	case MarkerTurnEnd:
+		v.TurnRunID = ""
+		for i := range v.Pending {
+			if v.Pending[i].Result == nil {
+				v.Pending[i].Result = AppendToolResult(nil, v.Pending[i].Call.ID, turnEnded, true)
+			}
+		}
+		if m.State == Done {
+			v.Completed, v.CompletedSeq = len(v.Messages), e.Seq
+		}
+	case MarkerToolStarted:
+		if p := v.pending(m.ToolUseID); p != nil {
+			p.StartedBy = m.Holder
+		}
+	case MarkerToolResult:
+		if p := v.pending(m.ToolUseID); p != nil {
+			p.Result = m.Bytes
+		}
+	case MarkerLaunched:
+		v.Launch = &Launch{DispatchID: m.DispatchID, RunIDs: m.RunIDs}
+		for i, id := range m.ToolUseIDs {
+			if p := v.pending(id); p != nil && i < len(m.RunIDs) {
+				p.ChildRunID = m.RunIDs[i]
+				p.Result = AppendToolResult(nil, id, Placeholder, false)
+			}
+		}
+	case MarkerStop:
+		v.Stop = m.Name
+	}
+}
+
+func (v *View) pending(toolUseID string) *PendingCall {
+	for i := range v.Pending {
+		if v.Pending[i].Call.ID == toolUseID {
+			return &v.Pending[i]
+		}
+	}
+	return nil
+}
+
+// Last is the last message; ok is false for an empty history.
+func (v *View) Last() (Message, bool) {
+	if len(v.Messages) == 0 {
+		return Message{}, false
+	}
+	return v.Messages[len(v.Messages)-1], true
+}
+
+// Raws lists the bytes of all messages.
+func (v *View) Raws() [][]byte {
+	out := make([][]byte, len(v.Messages))
+	for i, m := range v.Messages {
+		out[i] = m.Raw
+	}
+	return out
+}
+
+// AllLaunched reports whether every pending call was an Agent call that
+// started a fork: then the parent's next request shares the forks' prefix
+// through the last placeholder.
+func (v *View) AllLaunched() bool {
+	for _, p := range v.Pending {
+		if p.ChildRunID == "" {
+			return false
+		}
+	}
+	return len(v.Pending) > 0
+}
+
+// AnswerBlocks gives the tool_result blocks for the pending calls, in
+// tool_use order, followed by one text block that lists the forks started.
+// With AllLaunched the results are the placeholders of the forks' own prefix;
+// otherwise each started fork's result names it.
+func (v *View) AnswerBlocks() [][]byte {
+	if len(v.Pending) == 0 {
+		return nil
+	}
+	all := v.AllLaunched()
+	var blocks [][]byte
+	list := "Forks started in the background; their reports will arrive as task notifications:"
+	for _, p := range v.Pending {
+		if p.ChildRunID != "" && !all {
+			blocks = append(blocks, AppendToolResult(nil, p.Call.ID, "async_launched: fork "+p.ChildRunID+" runs in the background; its report will arrive as a task notification", false))
+			continue
+		}
+		blocks = append(blocks, p.Result)
+		list += "\n- " + p.ChildRunID
+	}
+	if all {
+		blocks = append(blocks, AppendTextBlock(nil, list))
+	}
+	return blocks
+}

@@ -1,0 +1,84 @@
+package forkcore
+
+import "strings"
+
+// Limits of one run.
+const (
+	// MaxRounds is how many answers a run may have.
+	MaxRounds = 200
+	// MaxRepeats is how often in a row a run may make the very same tool calls.
+	MaxRepeats = 8
+)
+
+// Decision is what the engine has to do next: CallModel, RunTools, Deliver or Finish.
+type Decision interface{ decision() }
+
+// CallModel sends the history as it stands.
+type CallModel struct{}
+
+// RunTools runs the pending calls that have no result.
+type RunTools struct{ Calls []PendingCall }
+
+// Deliver appends one user message: the answers to the pending calls, then
+// whatever is in the inbox.
+type Deliver struct{ Answers [][]byte }
+
+// Finish ends the run. Final is the last answer's text.
+type Finish struct {
+	State  State
+	Reason *Reason
+	Final  string
+}
+
+func (CallModel) decision() {}
+func (RunTools) decision()  {}
+func (Deliver) decision()   {}
+func (Finish) decision()    {}
+
+// Step decides from the log alone (and the number of deliverable inbox items
+// of a main agent) what comes next. It is pure: whoever holds the lease
+// performs the answer, appends what came of it and steps again.
+func Step(v *View, kind RunKind, inbox int) Decision {
+	var open []PendingCall
+	for _, p := range v.Pending {
+		if p.Result == nil {
+			open = append(open, p)
+		}
+	}
+	last, any := v.Last()
+	switch {
+	case len(open) > 0:
+		return RunTools{Calls: open}
+	case len(v.Pending) > 0 || inbox > 0:
+		return Deliver{Answers: v.AnswerBlocks()}
+	case !any:
+		return failed(CodeInternal, "there is nothing to answer", "Send a message")
+	case last.Role == RoleUser && v.Rounds >= MaxRounds:
+		return failed(CodeTurnCap, "the run made 200 model calls without coming to an end", "Send a message to go on from here, or split the task")
+	case last.Role == RoleUser && v.Repeats >= MaxRepeats:
+		return failed(CodeLoop, "the model made the same tool calls eight times in a row", "Say in a message what it should do instead")
+	case last.Role == RoleUser:
+		return CallModel{}
+	}
+	final := last.Text()
+	switch v.Stop {
+	case "max_tokens":
+		f := failed(CodeTruncated, "the answer was cut at the output limit", "Ask it to go on in a new message, or to be briefer")
+		f.Final = final
+		return f
+	case "refusal":
+		return failed(CodeRefusal, "the model declined to answer", "Rephrase the request")
+	case "model_context_window_exceeded":
+		f := failed(CodeContextWindow, "the conversation fills the model's context window", "Start a new session with a summary of this one")
+		f.Final = final
+		return f
+	}
+	if kind == KindFork && strings.TrimSpace(final) == "" {
+		return failed(CodeNoOutput, "the fork ended without a report", "Read its transcript, then dispatch the directive again")
+	}
+	return Finish{State: Done, Final: final}
+}
+
+func failed(code, message, next string) Finish {
+	return Finish{State: Failed, Reason: &Reason{Code: code, Message: message, NextStep: next}}
+}
