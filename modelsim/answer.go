@@ -1,0 +1,211 @@
+package modelsim
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// messageBody is the message object of the API.
+type messageBody struct {
+	ID           string     `json:"id"`
+	Type         string     `json:"type"`
+	Role         string     `json:"role"`
+	Model        string     `json:"model"`
+	Content      []any      `json:"content"`
+	StopReason   *string    `json:"stop_reason"`
+	StopSequence *string    `json:"stop_sequence"`
+	StopDetails  *struct{}  `json:"stop_details"`
+	Container    *struct{}  `json:"container"`
+	Diagnostics  *Diagnosis `json:"diagnostics"`
+	Usage        Usage      `json:"usage"`
+}
+
+// answer is a reply made ready to send: ids and signatures given, cut to max_tokens and stop sequences.
+type answer struct {
+	blocks         []Block
+	stopReason     string
+	stopSequence   *string
+	outputTokens   int
+	thinkingTokens int
+}
+
+// Shapes of content blocks in answers.
+type (
+	textBody struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	thinkingBody struct {
+		Type      string `json:"type"`
+		Thinking  string `json:"thinking"`
+		Signature string `json:"signature"`
+	}
+	toolUseBody struct {
+		Type  string          `json:"type"`
+		ID    string          `json:"id"`
+		Name  string          `json:"name"`
+		Input json.RawMessage `json:"input"`
+	}
+)
+
+// finish makes reply ready for the request p.
+func finish(p *prompt, reply Reply) answer {
+	a := answer{stopReason: reply.StopReason}
+	if p.MaxTokens == 0 {
+		a.stopReason = "max_tokens"
+		return a
+	}
+	omit := p.display == "omitted" || p.display == "" && !p.model.showsThinking
+	called := false
+	for i, b := range reply.Blocks {
+		tokens := outputTokens(b)
+		left := p.MaxTokens - a.outputTokens
+		if left <= 0 {
+			a.stopReason = "max_tokens"
+			break
+		}
+		if b.Type == "text" {
+			if at, seq := firstStop(b.Text, p.stopSequences); at >= 0 {
+				b.Text, a.stopReason, a.stopSequence = b.Text[:at], "stop_sequence", &seq
+				tokens = outputTokens(b)
+			}
+		}
+		over := tokens > left
+		if over {
+			b, tokens = b.clip(left), left
+			a.stopReason, a.stopSequence = "max_tokens", nil
+		}
+		a.outputTokens += tokens
+		switch b.Type {
+		case "thinking":
+			a.thinkingTokens += tokens
+			if omit {
+				b.Text = ""
+			}
+			if b.Signature == "" {
+				b.Signature = sign(b.Text)
+			}
+		case "tool_use":
+			called = true
+			if b.ID == "" {
+				b.ID = callID(p.Raw, i)
+			}
+		}
+		a.blocks = append(a.blocks, b)
+		if over || a.stopSequence != nil {
+			break
+		}
+	}
+	switch {
+	case a.stopReason != "":
+	case called:
+		a.stopReason = "tool_use"
+	default:
+		a.stopReason = "end_turn"
+	}
+	if reply.OutputTokens > 0 {
+		a.outputTokens = reply.OutputTokens
+	}
+	return a
+}
+
+func outputTokens(b Block) int {
+	switch b.Type {
+	case "text", "thinking":
+		return (len(b.Text) + 3) / 4
+	case "tool_use":
+		return (len(b.Name) + len(b.Input) + 3) / 4
+	}
+	return (len(b.Raw) + 3) / 4
+}
+
+// clip shortens b to at most that many tokens; a tool input that is cut is no valid JSON any more, as in real life.
+func (b Block) clip(tokens int) Block {
+	switch b.Type {
+	case "text", "thinking":
+		b.Text = prefix(b.Text, 4*tokens)
+	case "tool_use":
+		b.Input = json.RawMessage(prefix(string(b.Input), max(0, 4*tokens-len(b.Name))))
+	}
+	return b
+}
+
+// prefix returns at most n bytes of s, cut at a rune.
+func prefix(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// firstStop finds the first stop sequence in s; at is -1 without one.
+func firstStop(s string, sequences []string) (at int, seq string) {
+	at = -1
+	for _, want := range sequences {
+		if i := strings.Index(s, want); want != "" && i >= 0 && (at < 0 || i < at) {
+			at, seq = i, want
+		}
+	}
+	return at, seq
+}
+
+// callID names a tool call by the request's bytes and the block's index: a retried request gets the same ids, two
+// different requests never share one.
+func callID(body []byte, index int) string {
+	h := sha256.New()
+	h.Write(body)
+	fmt.Fprintf(h, "\x00%d", index)
+	return "toolu_" + base32.StdEncoding.EncodeToString(h.Sum(nil))[:24]
+}
+
+// signaturePrefix begins the decoded signatures that the simulator gives; others it takes as they are.
+const signaturePrefix = "modelsim1:"
+
+// sign returns the signature of a thinking block with that text.
+func sign(thinking string) string {
+	sum := sha256.Sum256([]byte(signaturePrefix + thinking))
+	return base64.StdEncoding.EncodeToString(append([]byte(signaturePrefix), sum[:]...))
+}
+
+// checkSignature refuses a thinking block that carries one of our signatures and was changed since.
+func checkSignature(pos *position) *apiError {
+	got := text(lookup(pos.ms, "signature"))
+	raw, err := base64.StdEncoding.DecodeString(got)
+	if err != nil || !strings.HasPrefix(string(raw), signaturePrefix) {
+		return nil
+	}
+	if got != sign(text(lookup(pos.ms, "thinking"))) {
+		return invalid("%s: Invalid `signature` in `thinking` block", pos.path)
+	}
+	return nil
+}
+
+// content returns the blocks of an answer without streaming.
+func (a *answer) content() []any {
+	out := []any{}
+	for _, b := range a.blocks {
+		switch b.Type {
+		case "text":
+			out = append(out, textBody{"text", b.Text})
+		case "thinking":
+			out = append(out, thinkingBody{"thinking", b.Text, b.Signature})
+		case "tool_use":
+			input := b.Input
+			if !json.Valid(input) {
+				input = json.RawMessage("{}") // cut by max_tokens
+			}
+			out = append(out, toolUseBody{"tool_use", b.ID, b.Name, input})
+		default:
+			out = append(out, b.Raw)
+		}
+	}
+	return out
+}

@@ -1,0 +1,190 @@
+package modelsim
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"hash"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// lookBack is the number of positions that one mark looks at, itself included.
+const lookBack = 20
+
+// Entry is one prefix the cache holds.
+type Entry struct {
+	// Hash identifies the prefix, with all that the provider's key holds besides the bytes.
+	Hash string `json:"hash"`
+	// Model is the id the writer asked for.
+	Model string `json:"model"`
+	// Workspace is the id of the key's workspace.
+	Workspace string `json:"workspace"`
+	// Path is the marked block, for example messages.3.content.1.
+	Path string `json:"path"`
+	// Tokens is the length of the prefix.
+	Tokens int `json:"tokens"`
+	// TTL is 5m or 1h.
+	TTL string `json:"ttl"`
+	// CreatedAt and UsedAt are the starts of the requests that wrote and last used the entry.
+	CreatedAt time.Time `json:"created_at"`
+	UsedAt    time.Time `json:"used_at"`
+	ExpiresAt time.Time `json:"expires_at"`
+	// Reads counts the responses that read from here.
+	Reads int `json:"reads"`
+	// MessageID is the response that wrote the entry.
+	MessageID string `json:"message_id"`
+}
+
+type digest [sha256.Size]byte
+
+// cache holds the entries. What a request reads is settled when it arrives; what it writes is there when its response
+// begins.
+type cache struct {
+	ttl5m, ttl1h time.Duration
+
+	mu      sync.Mutex
+	entries map[digest]*Entry
+}
+
+// verdict is what the cache says about one request.
+type verdict struct {
+	chain  []digest // per position, of the prefix that ends there
+	sums   []int    // per position, tokens of that prefix
+	marked []int    // positions whose prefix is long enough to be an entry, ascending
+	hit    int      // position of the longest entry found, -1 for none
+	entry  *Entry   // the entry found
+	usage  Usage
+}
+
+// chain hashes the prompt position by position. The scope (workspace and all that parts caches as a whole) stands
+// first; settings of the messages tier stand before the first message, so that changing them leaves tools and system
+// readable. Consecutive messages of one role are one turn, as the provider merges them, so only roles part messages.
+func (p *prompt) chain(workspace string) ([]digest, []int) {
+	h := sha256.New()
+	var state digest
+	mix := func(parts ...string) {
+		h.Reset()
+		h.Write(state[:])
+		for _, s := range parts {
+			writeFramed(h, []byte(s))
+		}
+		h.Sum(state[:0])
+	}
+	mix("messages-api", workspace, p.model.id, p.speed, strings.Join(p.betas, ","))
+	chain, sums := make([]digest, len(p.positions)), make([]int, len(p.positions))
+	tier, sum := tierTools, 0
+	for i := range p.positions {
+		pos := &p.positions[i]
+		if pos.tier == tierMessages && tier != tierMessages {
+			mix("settings", string(p.thinking), p.effort, string(p.toolChoice), string(p.format))
+		}
+		tier = pos.tier
+		h.Reset()
+		h.Write(state[:])
+		writeFramed(h, []byte{byte(pos.tier)})
+		writeFramed(h, []byte(pos.role))
+		writeFramed(h, pos.clean)
+		h.Sum(state[:0])
+		sum += pos.tokens()
+		chain[i], sums[i] = state, sum
+	}
+	return chain, sums
+}
+
+// writeFramed writes b after its length, so that no two lists of parts give the same bytes.
+func writeFramed(h hash.Hash, b []byte) {
+	var n [8]byte
+	binary.BigEndian.PutUint64(n[:], uint64(len(b)))
+	h.Write(n[:])
+	h.Write(b)
+}
+
+// look finds what the request reads, as of its start: from each mark, last one first, the nearest entry at most 20
+// positions back. The first found is the longest: an earlier mark can only see shorter ones.
+func (c *cache) look(p *prompt, workspace string, start time.Time) *verdict {
+	v := &verdict{hit: -1}
+	v.chain, v.sums = p.chain(workspace)
+	for i := range p.positions {
+		if len(p.positions[i].marks) > 0 && v.sums[i] >= p.model.minCacheable {
+			v.marked = append(v.marked, i)
+		}
+	}
+	c.mu.Lock()
+	for _, at := range slices.Backward(v.marked) {
+		for i := at; i >= 0 && i > at-lookBack && v.hit < 0; i-- {
+			if e := c.entries[v.chain[i]]; e != nil && start.Before(e.ExpiresAt) {
+				v.hit, v.entry = i, e
+			}
+		}
+		if v.hit >= 0 {
+			break
+		}
+	}
+	c.mu.Unlock()
+	v.usage = p.bill(v)
+	return v
+}
+
+// commit is called when the response begins: it writes an entry at each mark and counts the lifetime of what was read,
+// and of what is marked, from the start of the request. A mark at or before the hit is not billed again; its entry, when
+// it is no longer there, is restored with it, since that prefix was read as part of the longer one.
+func (c *cache) commit(p *prompt, v *verdict, workspace, messageID string, start time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for d, e := range c.entries {
+		if !start.Before(e.ExpiresAt) && e != v.entry {
+			delete(c.entries, d)
+		}
+	}
+	if v.entry != nil {
+		e := c.entries[v.chain[v.hit]]
+		if e == nil { // it expired and went while the response was prepared
+			e = v.entry
+			c.entries[v.chain[v.hit]] = e
+		}
+		e.Reads++
+		c.touch(e, start)
+	}
+	for _, i := range v.marked {
+		if e := c.entries[v.chain[i]]; e != nil {
+			c.touch(e, start)
+			continue
+		}
+		e := &Entry{
+			Hash: hex.EncodeToString(v.chain[i][:]), Model: p.Model, Workspace: workspace, Path: p.positions[i].path,
+			Tokens: v.sums[i], TTL: p.positions[i].ttl(), CreatedAt: start, MessageID: messageID,
+		}
+		c.touch(e, start)
+		c.entries[v.chain[i]] = e
+	}
+}
+
+func (c *cache) touch(e *Entry, start time.Time) {
+	life := c.ttl5m
+	if e.TTL == ttl1h {
+		life = c.ttl1h
+	}
+	if until := start.Add(life); until.After(e.ExpiresAt) {
+		e.UsedAt, e.ExpiresAt = start, until
+	}
+}
+
+// list returns the entries that are alive at now, oldest first.
+func (c *cache) list(now time.Time) []Entry {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := []Entry{}
+	for _, e := range c.entries {
+		if now.Before(e.ExpiresAt) {
+			out = append(out, *e)
+		}
+	}
+	slices.SortFunc(out, func(a, b Entry) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Tokens, b.Tokens), cmp.Compare(a.Hash, b.Hash))
+	})
+	return out
+}

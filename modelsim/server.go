@@ -1,0 +1,237 @@
+package modelsim
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Options are the settings of a [Server]; the zero value is a simulator without delays.
+type Options struct {
+	// Logger gets one line per request; nil means none.
+	Logger *slog.Logger
+	// Mind answers; nil means Player().
+	Mind Mind
+	// MessageStartDelay is waited between the arrival of a request and the first byte of its answer. What the request
+	// writes to the cache is readable from that byte on.
+	MessageStartDelay time.Duration
+	// DeltaDelay is waited before each content delta of a stream.
+	DeltaDelay time.Duration
+	// TTL5m and TTL1h are the lifetimes behind ttl "5m" and "1h"; 0 means what they say.
+	TTL5m, TTL1h time.Duration
+	// MinCacheable overrides, per model id, the number of tokens below which nothing is cached.
+	MinCacheable map[string]int
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+	// RecordLimit is the number of requests kept for Requests, the latest ones; 0 means 1,000.
+	RecordLimit int
+	// RecordBytes bounds the bodies kept for Requests; 0 means 256 MB. The latest request is always kept.
+	RecordBytes int
+	// MaxBody is the size above which a body is a 413; 0 means the documented 32 MB.
+	MaxBody int64
+}
+
+// Server is the simulator. It is an http.Handler, safe for concurrent use.
+type Server struct {
+	opts   Options
+	log    *slog.Logger
+	mux    *http.ServeMux
+	models []model
+	cache  cache
+	record recorder
+	traces traces
+}
+
+var _ http.Handler = (*Server)(nil)
+
+// New returns a simulator with an empty cache.
+func New(opts Options) *Server {
+	if opts.Mind == nil {
+		opts.Mind = Player()
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	opts.TTL5m = cmp.Or(opts.TTL5m, 5*time.Minute)
+	opts.TTL1h = cmp.Or(opts.TTL1h, time.Hour)
+	opts.RecordLimit = cmp.Or(opts.RecordLimit, 1000)
+	opts.RecordBytes = cmp.Or(opts.RecordBytes, 256<<20)
+	opts.MaxBody = cmp.Or(opts.MaxBody, 32<<20)
+	s := &Server{
+		opts: opts, log: opts.Logger, models: models(), mux: http.NewServeMux(),
+		cache:  cache{ttl5m: opts.TTL5m, ttl1h: opts.TTL1h, entries: map[digest]*Entry{}},
+		record: recorder{limit: opts.RecordLimit, bytes: opts.RecordBytes},
+		traces: traces{byID: map[string]*trace{}},
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	for i := range s.models {
+		if n, ok := opts.MinCacheable[s.models[i].id]; ok {
+			s.models[i].minCacheable = n
+		}
+	}
+	s.mux.HandleFunc("POST /v1/messages", s.api(s.messages))
+	s.mux.HandleFunc("POST /v1/messages/count_tokens", s.api(s.countTokens))
+	s.mux.HandleFunc("GET /v1/models", s.api(s.listModels))
+	s.mux.HandleFunc("GET /v1/models/{id}", s.api(s.getModel))
+	s.mux.HandleFunc("GET /_sim/requests", s.showRequests)
+	s.mux.HandleFunc("GET /_sim/cache", s.showCache)
+	s.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("content-type", "text/plain; charset=utf-8")
+		fmt.Fprintln(w, "Simulated Messages API. POST /v1/messages; see /_sim/requests and /_sim/cache.")
+	})
+	s.mux.HandleFunc("/", s.api(func(http.ResponseWriter, *http.Request) *apiError {
+		return &apiError{status: http.StatusNotFound, kind: "not_found_error", message: "Not found"}
+	}))
+	return s
+}
+
+// ServeHTTP answers one request of the API or of the simulator's own pages under /_sim.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// Requests returns what the messages endpoints received, in order of arrival.
+func (s *Server) Requests() []Captured { return s.record.list() }
+
+// CacheEntries returns the living cache entries, oldest first.
+func (s *Server) CacheEntries() []Entry { return s.cache.list(s.opts.Now()) }
+
+// caller is who sent a request.
+type caller struct {
+	key       string // fingerprint of the key
+	workspace string // id; caches are never shared across workspaces
+	requestID string
+}
+
+type callerKey struct{}
+
+func callerOf(ctx context.Context) caller { c, _ := ctx.Value(callerKey{}).(caller); return c }
+
+// api wraps a handler of the provider's API: request id, key, version, and errors in the documented shape.
+func (s *Server) api(handle func(http.ResponseWriter, *http.Request) *apiError) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		c := caller{requestID: newID("req_")}
+		w.Header().Set("request-id", c.requestID)
+		err := c.identify(r)
+		if err == nil {
+			w.Header().Set("anthropic-organization-id", "org_simulated")
+			w.Header().Set("anthropic-workspace-id", c.workspace)
+			err = checkHeaders(r)
+		}
+		r = r.WithContext(context.WithValue(r.Context(), callerKey{}, c))
+		if err == nil {
+			err = handle(w, r)
+		} else if r.Method == http.MethodPost {
+			s.refuse(r, err)
+		}
+		if err != nil {
+			err.write(w, c.requestID)
+		}
+	}
+}
+
+// identify reads the key from either of its headers. A key is a workspace of its own unless anthropic-workspace-id
+// names one; there is no list of valid keys, any but the empty one will do.
+func (c *caller) identify(r *http.Request) *apiError {
+	key := r.Header.Get("x-api-key")
+	if bearer, ok := strings.CutPrefix(r.Header.Get("authorization"), "Bearer "); ok && key == "" {
+		key = bearer
+	}
+	if key = strings.TrimSpace(key); key == "" {
+		return &apiError{status: http.StatusUnauthorized, kind: "authentication_error", message: "invalid x-api-key"}
+	}
+	c.key = fingerprint(key)
+	c.workspace = "wrkspc_" + fingerprint(key+"\x00"+r.Header.Get("anthropic-workspace-id"))
+	return nil
+}
+
+// fingerprint stands for a secret where it would be kept or shown.
+func fingerprint(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:8])
+}
+
+func checkHeaders(r *http.Request) *apiError {
+	switch v := r.Header.Get("anthropic-version"); v {
+	case versionOld, versionNew:
+	case "":
+		return invalid("anthropic-version: header is required")
+	default:
+		return invalid("anthropic-version: %q is not a valid version", v)
+	}
+	if enc := r.Header.Get("content-encoding"); enc != "" && enc != "identity" {
+		e := invalid("content-encoding: %q is not supported", enc)
+		e.code = "request_body_encoding_unsupported"
+		return e
+	}
+	return nil
+}
+
+// read reads, cuts and checks a request. The body is returned in any case.
+func (s *Server) read(r *http.Request, counting bool) ([]byte, *prompt, *apiError) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, s.opts.MaxBody+1))
+	if err != nil {
+		return body, nil, invalid("reading the request body: %v", err)
+	}
+	if int64(len(body)) > s.opts.MaxBody {
+		return nil, nil, &apiError{status: http.StatusRequestEntityTooLarge, kind: "request_too_large", message: "Request exceeds the maximum size"}
+	}
+	p, bad := parse(body, r.Header.Get("anthropic-version"), betas(r), counting)
+	if bad != nil {
+		return body, nil, bad
+	}
+	if p.model = s.model(p.Model); p.model == nil {
+		return body, p, unknownModel(p.Model)
+	}
+	return body, p, p.validate(counting)
+}
+
+// betas returns the beta headers as a set: the order in which a client lists them says nothing.
+func betas(r *http.Request) []string {
+	var out []string
+	for _, line := range r.Header.Values("anthropic-beta") {
+		for name := range strings.SplitSeq(line, ",") {
+			if name = strings.TrimSpace(name); name != "" {
+				out = append(out, name)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func (s *Server) countTokens(w http.ResponseWriter, r *http.Request) *apiError {
+	_, p, err := s.read(r, true)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, map[string]int{"input_tokens": p.inputTokens()})
+	return nil
+}
+
+// newID returns a fresh id with that prefix; ids of answers must not repeat after a restart, so they are random.
+func newID(prefix string) string { return prefix + rand.Text()[:24] }
+
+// wait waits for d or until ctx is done.
+func wait(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

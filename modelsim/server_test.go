@@ -1,0 +1,256 @@
+package modelsim
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// start serves a simulator on a loopback port.
+func start(t *testing.T, opts Options) (*Server, string) {
+	t.Helper()
+	opts.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+	sim := New(opts)
+	web := httptest.NewServer(sim)
+	t.Cleanup(web.Close)
+	return sim, web.URL
+}
+
+// say is a mind that always answers with these blocks.
+func say(blocks ...Block) Mind {
+	return MindFunc(func(context.Context, *Request) (Reply, error) { return Reply{Blocks: blocks}, nil })
+}
+
+// header is a change to a request's headers.
+type header func(http.Header)
+
+func with(name, value string) header { return func(h http.Header) { h.Set(name, value) } }
+
+func without(name string) header { return func(h http.Header) { h.Del(name) } }
+
+func newRequest(ctx context.Context, method, url, body string, changes ...header) *http.Request {
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		panic(err)
+	}
+	req.Header.Set("x-api-key", "sim")
+	req.Header.Set("anthropic-version", versionNew)
+	req.Header.Set("content-type", "application/json")
+	for _, change := range changes {
+		change(req.Header)
+	}
+	return req
+}
+
+// send sends one request and reads the whole answer.
+func send(t *testing.T, method, url, body string, changes ...header) (*http.Response, []byte) {
+	t.Helper()
+	res, err := http.DefaultClient.Do(newRequest(t.Context(), method, url, body, changes...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	got, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res, got
+}
+
+// direct sends one request without a network, for tests that run in a synctest bubble.
+func direct(sim *Server, body string, changes ...header) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	sim.ServeHTTP(w, newRequest(context.Background(), "POST", "/v1/messages", body, changes...))
+	return w
+}
+
+// usageOf decodes the usage of an answer without streaming.
+func usageOf(t *testing.T, w *httptest.ResponseRecorder) Usage {
+	t.Helper()
+	if w.Code != http.StatusOK {
+		t.Fatalf("status %d: %s", w.Code, w.Body)
+	}
+	var m struct{ Usage Usage }
+	if err := json.Unmarshal(w.Body.Bytes(), &m); err != nil {
+		t.Fatal(err)
+	}
+	return m.Usage
+}
+
+func errorOf(t *testing.T, body []byte) errorBody {
+	t.Helper()
+	var e errorBody
+	if err := json.Unmarshal(body, &e); err != nil {
+		t.Fatalf("%v in %s", err, body)
+	}
+	return e
+}
+
+const hello = `{"model":"claude-sonnet-5-5","max_tokens":100,"messages":[{"role":"user","content":"hello"}]}`
+
+func TestAPIHeaders(t *testing.T) {
+	_, url := start(t, Options{Mind: say(TextBlock("hi"))})
+	for _, tc := range []struct {
+		name    string
+		method  string
+		path    string
+		body    string
+		changes []header
+		status  int
+		kind    string
+		message string
+	}{
+		{name: "x-api-key", method: "POST", path: "/v1/messages", body: hello, status: 200},
+		{name: "bearer", method: "POST", path: "/v1/messages", body: hello, changes: []header{without("x-api-key"), with("authorization", "Bearer k")}, status: 200},
+		{name: "old version", method: "POST", path: "/v1/messages", body: hello, changes: []header{with("anthropic-version", versionOld)}, status: 200},
+		{name: "no key", method: "POST", path: "/v1/messages", body: hello, changes: []header{without("x-api-key")}, status: 401, kind: "authentication_error", message: "invalid x-api-key"},
+		{name: "empty bearer", method: "POST", path: "/v1/messages", body: hello, changes: []header{without("x-api-key"), with("authorization", "Bearer ")}, status: 401, kind: "authentication_error", message: "invalid x-api-key"},
+		{name: "no version", method: "POST", path: "/v1/messages", body: hello, changes: []header{without("anthropic-version")}, status: 400, kind: "invalid_request_error", message: "anthropic-version: header is required"},
+		{name: "bad version", method: "POST", path: "/v1/messages", body: hello, changes: []header{with("anthropic-version", "1999-01-01")}, status: 400, kind: "invalid_request_error", message: `anthropic-version: "1999-01-01" is not a valid version`},
+		{name: "unknown model", method: "POST", path: "/v1/messages", body: strings.Replace(hello, "sonnet-5-5", "none-1", 1), status: 404, kind: "not_found_error", message: "model: claude-none-1"},
+		{name: "unknown path", method: "GET", path: "/v1/nothing", status: 404, kind: "not_found_error", message: "Not found"},
+		{name: "models", method: "GET", path: "/v1/models", status: 200},
+		{name: "model", method: "GET", path: "/v1/models/claude-haiku-4-5-20251001", status: 200},
+		{name: "no such model", method: "GET", path: "/v1/models/x", status: 404, kind: "not_found_error", message: "model: x"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			res, body := send(t, tc.method, url+tc.path, tc.body, tc.changes...)
+			if res.StatusCode != tc.status {
+				t.Fatalf("status = %d, want %d: %s", res.StatusCode, tc.status, body)
+			}
+			id := res.Header.Get("request-id")
+			if !strings.HasPrefix(id, "req_") {
+				t.Errorf("request-id = %q", id)
+			}
+			if tc.status == 200 {
+				return
+			}
+			e := errorOf(t, body)
+			if e.Type != "error" || e.Error.Type != tc.kind || e.Error.Message != tc.message || e.RequestID != id {
+				t.Errorf("error = %s, want %s %q with id %s", body, tc.kind, tc.message, id)
+			}
+		})
+	}
+}
+
+func TestBodyOverLimit(t *testing.T) {
+	sim, url := start(t, Options{MaxBody: 100, Mind: say(TextBlock("hi"))})
+	res, body := send(t, "POST", url+"/v1/messages", strings.Replace(hello, "hello", strings.Repeat("x", 200), 1))
+	if e := errorOf(t, body); res.StatusCode != 413 || e.Error.Type != "request_too_large" {
+		t.Fatalf("got %d %s", res.StatusCode, body)
+	}
+	if res, body := send(t, "POST", url+"/v1/messages", hello); res.StatusCode != 200 {
+		t.Errorf("a body of %d bytes: %d %s", len(hello), res.StatusCode, body)
+	}
+	got := sim.Requests()
+	if len(got) != 2 || got[0].Status != 413 || got[1].Status != 200 {
+		t.Errorf("captured %+v", got)
+	}
+}
+
+func TestRequestsAreKeptByteForByte(t *testing.T) {
+	sim, url := start(t, Options{Mind: say(TextBlock("hi")), RecordLimit: 2})
+	odd := `{ "max_tokens" : 10 , "model":"claude-sonnet-5-5","messages":[{"role":"user","content":"a<b>\u003c é \ud83d\ude42"}] }` + "\n"
+	bad := "not json \xff"
+	for _, body := range []string{hello, odd, bad} {
+		send(t, "POST", url+"/v1/messages", body)
+	}
+	got := sim.Requests()
+	if len(got) != 2 || got[0].N != 2 || got[1].N != 3 {
+		t.Fatalf("kept %d requests, want the latest 2", len(got))
+	}
+	if string(got[0].Body) != odd || string(got[1].Body) != bad {
+		t.Errorf("bodies = %q, %q", got[0].Body, got[1].Body)
+	}
+	if got[0].Status != 200 || got[0].Usage == nil || got[0].StopReason != "end_turn" || got[0].MessageID == "" || got[1].Status != 400 || got[1].Usage != nil {
+		t.Errorf("captured %+v", got)
+	}
+	for _, c := range got {
+		if c.Header.Get("x-api-key") != "" || c.Key == "" || c.Key == "sim" {
+			t.Errorf("the key is kept: %v %q", c.Header, c.Key)
+		}
+	}
+	_, page := send(t, "GET", url+"/_sim/requests", "")
+	var list struct {
+		Requests []struct {
+			Body       string
+			BodyBase64 []byte `json:"body_base64"`
+		}
+	}
+	if err := json.Unmarshal(page, &list); err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Requests) != 2 || list.Requests[0].Body != odd || !bytes.Equal(list.Requests[1].BodyBase64, []byte(bad)) {
+		t.Errorf("page = %s", page)
+	}
+}
+
+func TestRecorderBoundsBytes(t *testing.T) {
+	sim := New(Options{Mind: say(TextBlock("hi")), RecordBytes: 2*len(hello) + 1})
+	for range 5 {
+		direct(sim, hello)
+	}
+	if got := sim.Requests(); len(got) != 2 || got[1].N != 5 {
+		t.Errorf("kept %d requests", len(got))
+	}
+}
+
+func TestCountTokens(t *testing.T) {
+	sim, url := start(t, Options{Mind: say(TextBlock("hi"))})
+	res, body := send(t, "POST", url+"/v1/messages/count_tokens", `{"model":"claude-sonnet-5-5","system":"be kind","messages":[{"role":"user","content":"hello"}]}`)
+	want := fmt.Sprintf(`{"input_tokens":%d}`, (len(`{"type":"text","text":"be kind"}`)+3)/4+(len(`{"type":"text","text":"hello"}`)+3)/4)
+	if got := strings.TrimSpace(string(body)); res.StatusCode != 200 || got != want {
+		t.Errorf("got %d %s, want %s", res.StatusCode, got, want)
+	}
+	if n := len(sim.Requests()); n != 0 {
+		t.Errorf("%d messages requests captured, want none", n)
+	}
+}
+
+func TestModelsPages(t *testing.T) {
+	_, url := start(t, Options{})
+	var ids []string
+	after := ""
+	for range 20 {
+		_, body := send(t, "GET", url+"/v1/models?limit=5&after_id="+after, "")
+		var page struct {
+			Data []struct {
+				ID             string
+				MaxInputTokens int `json:"max_input_tokens"`
+			}
+			HasMore bool   `json:"has_more"`
+			LastID  string `json:"last_id"`
+		}
+		if err := json.Unmarshal(body, &page); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range page.Data {
+			ids = append(ids, m.ID)
+			if m.MaxInputTokens < 200_000 {
+				t.Errorf("%s: max_input_tokens = %d", m.ID, m.MaxInputTokens)
+			}
+		}
+		if after = page.LastID; !page.HasMore {
+			break
+		}
+	}
+	if len(ids) != len(models()) || ids[0] != models()[0].id {
+		t.Errorf("pages gave %v", ids)
+	}
+}
+
+func TestHome(t *testing.T) {
+	_, url := start(t, Options{})
+	for _, method := range []string{"GET", "HEAD"} {
+		if res, _ := send(t, method, url+"/", "", without("x-api-key")); res.StatusCode != 200 {
+			t.Errorf("%s / = %d", method, res.StatusCode)
+		}
+	}
+}
