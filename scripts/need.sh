@@ -40,12 +40,6 @@ if ! command -v apt-get >/dev/null || ! "${as_root[@]}" true 2>/dev/null; then
 	exit 0
 fi
 
-packages=()
-for program in "${wanted[@]}"; do
-	read -ra names <<<"$(package_of "$program")"
-	packages+=("${names[@]}")
-done
-
 # Debian starts a service as soon as its package is there. Forkyard runs a Redis of its own, so the one of the
 # system must not take port 6379: this policy forbids starting, unless the machine has a policy already.
 policy=/usr/sbin/policy-rc.d
@@ -56,25 +50,29 @@ clean_up() {
 	rm -f "$log"
 }
 trap clean_up EXIT
-if [ ! -e "$policy" ]; then
+if [ ! -e "$policy" ] && printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null; then
 	own_policy=yes
-	printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
 	"${as_root[@]}" chmod 755 "$policy"
 fi
 
 apt() {
 	"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -q "$@" </dev/null >>"$log" 2>&1
 }
-echo "installing ${packages[*]}" >&2
-# The lists of a fresh machine are empty and those of an old one stale: fetch them only when installing fails.
-if ! apt install --no-install-recommends "${packages[@]}"; then
-	apt update && apt install --no-install-recommends "${packages[@]}" || tail -n 5 "$log" >&2
-fi
-
+# One at a time: a package that this release does not have must not keep the others out.
+updated=no
 for program in "${wanted[@]}"; do
+	read -ra packages <<<"$(package_of "$program")"
+	echo "installing ${packages[*]}" >&2
+	if ! apt install --no-install-recommends "${packages[@]}" && [ "$updated" = no ]; then
+		# The lists of a fresh machine are empty and those of an old one stale.
+		updated=yes
+		apt update || true
+		apt install --no-install-recommends "${packages[@]}" || true
+	fi
 	if ! command -v "$program" >/dev/null; then
 		mkdir -p "$failed"
 		touch "$failed/$program"
+		tail -n 3 "$log" >&2
 		echo "could not install $program" >&2
 	elif [ "$program" = redis-server ] && command -v systemctl >/dev/null; then
 		# The policy is for now, this is for the next boot.
