@@ -1,0 +1,327 @@
+package anthropic
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	sdk "github.com/anthropics/anthropic-sdk-go/v2"
+
+	"forkyard/forkcore"
+)
+
+var (
+	errIdle       = errors.New("no byte moved within the idle timeout")
+	errTotal      = errors.New("the total timeout of one request passed")
+	errNoBody     = errors.New("the request has no body")
+	errBodyLength = errors.New("the request body is not as long as its ContentLength says")
+)
+
+const (
+	// statusOverloaded is the API's own status for overloaded_error.
+	statusOverloaded = 529
+	// maxMessageBytes bounds the provider's text in an error, which is stored and shown.
+	maxMessageBytes = 2000
+	// maxRetryAfter bounds a wish that can only be a mistake.
+	maxRetryAfter = 24 * time.Hour
+)
+
+// cutError is a stream that ended before the answer did.
+type cutError struct{ msg string }
+
+func (e cutError) Error() string { return e.msg }
+
+// eventError is an error event of a stream, or the same object as the body of a 200.
+type eventError struct{ data []byte }
+
+func (e eventError) Error() string { return "error event: " + string(e.data) }
+
+// statusError is a response that is no stream.
+type statusError struct{ msg string }
+
+func (e statusError) Error() string { return e.msg }
+
+// checkResponse says whether the body of a response below 400 is a stream.
+func (c *Client) checkResponse(res *http.Response) error {
+	if res.StatusCode != http.StatusOK {
+		msg := fmt.Sprintf("%s answered with status %d instead of a stream; check ANTHROPIC_BASE_URL", c.baseURL, res.StatusCode)
+		if to := res.Header.Get("Location"); to != "" {
+			msg += ", it redirects to " + to
+		}
+		return statusError{msg}
+	}
+	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	if kind == "text/event-stream" || kind == "" {
+		return nil
+	}
+	body, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10))
+	if json.Valid(body) && member(body, "error") != nil {
+		return eventError{body}
+	}
+	return statusError{fmt.Sprintf("%s answered with %s instead of text/event-stream; check that ANTHROPIC_BASE_URL points to a Messages API", c.baseURL, kind)}
+}
+
+// requestError turns a failure before the stream into the caller's error.
+func (c *Client) requestError(ctx, reqCtx context.Context, r forkcore.Request, res *http.Response, err error) error {
+	if e := c.ended(ctx, reqCtx); e != nil {
+		return e
+	}
+	var event eventError
+	var status statusError
+	e := &forkcore.ModelError{}
+	switch {
+	case errors.As(err, &event):
+		return c.streamError(ctx, reqCtx, res.Header.Get("request-id"), err)
+	case errors.As(err, &status):
+		e.Code, e.Message = forkcore.CodeProviderError, status.msg
+	case errors.Is(err, errNoBody):
+		e.Code, e.Message = forkcore.CodeProviderError, errNoBody.Error()
+	case errors.Is(err, errBodyLength):
+		e.Code, e.Message = forkcore.CodeProviderError, errBodyLength.Error()
+	case res != nil && res.StatusCode >= 400:
+		c.fromResponse(e, r, res, err)
+	default:
+		e.Code, e.Retryable = forkcore.CodeProviderError, true
+		e.Message = c.connectionMessage(err)
+	}
+	if res != nil {
+		e.Status = res.StatusCode
+		e.ProviderRequestID = res.Header.Get("request-id")
+	}
+	e.Message = c.clean(e.Message)
+	return e
+}
+
+// streamError turns a failure inside the stream into the caller's error.
+func (c *Client) streamError(ctx, reqCtx context.Context, requestID string, err error) error {
+	if e := c.ended(ctx, reqCtx); e != nil {
+		return e
+	}
+	e := &forkcore.ModelError{Status: http.StatusOK, ProviderRequestID: requestID, Code: forkcore.CodeStreamCut, Retryable: true}
+	var event eventError
+	var invalid invalidError
+	var rebuild rebuildError
+	var cut cutError
+	switch {
+	case errors.As(err, &event):
+		obj := member(event.data, "error")
+		e.Type = decodeString(member(obj, "type"))
+		v := classify(statusOf(e.Type), e.Type, decodeString(member(member(obj, "details"), "error_code")), decodeString(member(obj, "message")))
+		e.Code, e.Retryable = v.code, v.retryable
+		e.Message = cmp.Or(decodeString(member(obj, "message")), string(event.data)) + v.hint
+	case errors.As(err, &rebuild):
+		// The same answer would fail again.
+		e.Code, e.Message, e.Retryable = forkcore.CodeInvalidResponse, err.Error(), false
+	case errors.As(err, &invalid), errors.Is(err, errEventTooLong):
+		e.Code, e.Message = forkcore.CodeInvalidResponse, err.Error()
+	case errors.As(err, &cut):
+		e.Message = "the stream ended before the answer was complete: " + err.Error()
+	case errors.Is(err, io.EOF):
+		e.Message = "the stream ended before the answer was complete: no message_stop"
+	default:
+		e.Message = "the stream broke before the answer was complete: " + transportText(err)
+	}
+	e.Message = c.clean(e.Message)
+	return e
+}
+
+// ended returns the error of a request that was ended from this side, or nil.
+func (c *Client) ended(ctx, reqCtx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	switch cause := context.Cause(reqCtx); {
+	case errors.Is(cause, errIdle):
+		return &forkcore.ModelError{Code: forkcore.CodeStreamCut, Retryable: true,
+			Message: fmt.Sprintf("%s sent nothing, not even a ping, for %s", c.baseURL, c.idle)}
+	case errors.Is(cause, errTotal):
+		// Not retryable: an answer that takes longer than this would do so again.
+		return &forkcore.ModelError{Code: forkcore.CodeStreamCut,
+			Message: fmt.Sprintf("the answer was not complete after %s, the limit for one request", c.total)}
+	}
+	return nil
+}
+
+// fromResponse fills e from an HTTP error.
+func (c *Client) fromResponse(e *forkcore.ModelError, r forkcore.Request, res *http.Response, err error) {
+	var code string
+	var api *sdk.Error
+	if errors.As(err, &api) {
+		e.Type, e.Message, code = string(api.Type()), api.Message, string(api.ErrorCode())
+		if e.Message == "" {
+			e.Message = strings.TrimSpace(api.RawJSON())
+		}
+	}
+	if e.Message == "" {
+		e.Message = cmp.Or(http.StatusText(res.StatusCode), "no text")
+	}
+	v := classify(res.StatusCode, e.Type, code, e.Message)
+	e.Code, e.Retryable = v.code, v.retryable
+	e.Message = forkcore.CutText(e.Message, maxMessageBytes/2)
+	if res.StatusCode == http.StatusNotFound {
+		e.Message += fmt.Sprintf("; check that %s/v1/messages exists and offers the model %q", c.baseURL, modelOf(r))
+	}
+	e.Message += v.hint
+	switch res.Header.Get("x-should-retry") {
+	case "true":
+		e.Retryable = true
+	case "false":
+		e.Retryable = false
+	}
+	e.RetryAfter = retryAfter(res.Header)
+}
+
+// modelOf reads the model from the head of the body; "" when it is not near the front.
+func modelOf(r forkcore.Request) string {
+	dec := json.NewDecoder(io.LimitReader(r.Body(), 4096))
+	for {
+		tok, err := dec.Token()
+		if err != nil {
+			return ""
+		}
+		if tok == "model" {
+			tok, _ = dec.Token()
+			s, _ := tok.(string)
+			return s
+		}
+	}
+}
+
+// verdict is what an error means to the caller.
+type verdict struct {
+	code      string
+	retryable bool
+	hint      string // what to check, with its separator
+}
+
+// classify maps an API error. Sources: https://platform.claude.com/docs/en/api/errors
+// and the error codes of the official SDK.
+func classify(status int, kind, code, message string) verdict {
+	switch {
+	case strings.HasSuffix(code, "spend_limit_reached"):
+		// enforced_ and contract_spend_limit_reached come as a 429 that no waiting cures.
+		return verdict{forkcore.CodeProviderAuth, false, "; raise the spend limit of the account that owns ANTHROPIC_API_KEY"}
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		return verdict{forkcore.CodeProviderAuth, false, "; check ANTHROPIC_API_KEY"}
+	case status == http.StatusPaymentRequired:
+		return verdict{forkcore.CodeProviderAuth, false, "; check the billing of the account that owns ANTHROPIC_API_KEY"}
+	case status == http.StatusTooManyRequests:
+		return verdict{forkcore.CodeRateLimited, true, ""}
+	case status == statusOverloaded, status == http.StatusServiceUnavailable:
+		return verdict{forkcore.CodeOverloaded, true, ""}
+	case status == http.StatusRequestEntityTooLarge, isTooLong(kind, message):
+		return verdict{forkcore.CodeContextWindow, false, ""}
+	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusConflict:
+		return verdict{forkcore.CodeProviderError, true, ""}
+	}
+	return verdict{forkcore.CodeProviderError, false, ""}
+}
+
+// isTooLong recognises a prompt over the context window. The API has no code for
+// it, only a message; the others are compatible servers.
+func isTooLong(kind, message string) bool {
+	if kind == "exceed_context_size_error" { // llama.cpp
+		return true
+	}
+	m := strings.ToLower(message)
+	return strings.Contains(m, "prompt is too long") || // Anthropic
+		strings.Contains(m, "maximum context length") || // vLLM, SGLang
+		strings.Contains(m, "exceeds the available context size") // llama.cpp
+}
+
+// statusOf gives the HTTP status that belongs to an error type. An unknown type
+// inside a stream counts as a server error.
+func statusOf(kind string) int {
+	switch kind {
+	case "invalid_request_error":
+		return http.StatusBadRequest
+	case "authentication_error":
+		return http.StatusUnauthorized
+	case "billing_error":
+		return http.StatusPaymentRequired
+	case "permission_error":
+		return http.StatusForbidden
+	case "not_found_error":
+		return http.StatusNotFound
+	case "conflict_error":
+		return http.StatusConflict
+	case "request_too_large":
+		return http.StatusRequestEntityTooLarge
+	case "rate_limit_error":
+		return http.StatusTooManyRequests
+	case "timeout_error":
+		return http.StatusGatewayTimeout
+	case "overloaded_error":
+		return statusOverloaded
+	}
+	return http.StatusInternalServerError
+}
+
+// retryAfter reads retry-after-ms, then retry-after: seconds or an HTTP date.
+func retryAfter(h http.Header) time.Duration {
+	var d time.Duration
+	if ms, err := strconv.ParseFloat(h.Get("retry-after-ms"), 64); err == nil {
+		d = seconds(ms / 1000)
+	} else if s, err := strconv.ParseFloat(h.Get("retry-after"), 64); err == nil {
+		d = seconds(s)
+	} else if t, err := http.ParseTime(h.Get("retry-after")); err == nil {
+		d = time.Until(t)
+	}
+	return min(max(d, 0), maxRetryAfter)
+}
+
+func seconds(s float64) time.Duration {
+	if s != s || s < 0 { // NaN
+		return 0
+	}
+	return time.Duration(min(s, maxRetryAfter.Seconds()) * float64(time.Second))
+}
+
+// connectionMessage says what went wrong between here and the base URL, and what to look at.
+func (c *Client) connectionMessage(err error) string {
+	var dns *net.DNSError
+	var cert *tls.CertificateVerificationError
+	var unknownCA x509.UnknownAuthorityError
+	var record tls.RecordHeaderError
+	hint := "check ANTHROPIC_BASE_URL and the network"
+	switch {
+	case errors.As(err, &dns):
+		hint = "check the host name in ANTHROPIC_BASE_URL and name resolution"
+	case errors.As(err, &cert), errors.As(err, &unknownCA), errors.As(err, &record):
+		hint = "check that ANTHROPIC_BASE_URL wants https, the server's certificate and this machine's clock"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		hint = "check that a server listens there and that ANTHROPIC_BASE_URL has the right port"
+	}
+	return fmt.Sprintf("no answer from %s: %s; %s", c.baseURL, transportText(err), hint)
+}
+
+// transportText is the text of a transport error without the method and URL around it.
+func transportText(err error) string {
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	return err.Error()
+}
+
+// clean makes a message fit for storage and keeps the key out of it: gateways
+// have been seen to repeat the key they were given.
+func (c *Client) clean(s string) string {
+	if len(c.key) >= 8 {
+		s = strings.ReplaceAll(s, c.key, "[API key]")
+	}
+	return forkcore.CutText(forkcore.CleanText(s), maxMessageBytes)
+}

@@ -1,0 +1,64 @@
+package anthropic
+
+import (
+	"strconv"
+
+	"forkyard/forkcore"
+)
+
+// tokenCount is the usage object of a stream. message_start has the first
+// values; those of message_delta are totals of the whole message and replace
+// them, member by member (never added: that would bill the input twice).
+type tokenCount struct {
+	input, read, created, created1h, created5m, output int64
+	hasCreated                                         bool
+}
+
+// update takes a usage object. Members that are absent or null keep what was known.
+func (t *tokenCount) update(usage []byte) {
+	u := *t
+	for key, value := range members(usage) {
+		switch key {
+		case "input_tokens":
+			setCount(&u.input, value)
+		case "cache_read_input_tokens":
+			setCount(&u.read, value)
+		case "cache_creation_input_tokens":
+			u.hasCreated = setCount(&u.created, value) || u.hasCreated
+		case "cache_creation":
+			setCount(&u.created5m, member(value, "ephemeral_5m_input_tokens"))
+			setCount(&u.created1h, member(value, "ephemeral_1h_input_tokens"))
+		case "output_tokens":
+			setCount(&u.output, value)
+		}
+	}
+	if !u.known() && t.known() {
+		// Some gateways fill the input of message_delta with zeros.
+		t.output = u.output
+		return
+	}
+	*t = u
+}
+
+func setCount(dst *int64, value []byte) bool {
+	n, err := strconv.ParseInt(string(value), 10, 64)
+	if err != nil || n < 0 {
+		return false
+	}
+	*dst = n
+	return true
+}
+
+// known says that the endpoint counted the input: no request has none.
+func (t tokenCount) known() bool { return t.usage().TotalInput() > 0 }
+
+// usage gives the classes. The total of what was written is the provider's word;
+// the share that it does not show as 1 h is 5 m, the default TTL.
+func (t tokenCount) usage() forkcore.Usage {
+	created := t.created
+	if !t.hasCreated {
+		created = t.created5m + t.created1h
+	}
+	hour := min(t.created1h, created)
+	return forkcore.Usage{Input: t.input, CacheWrite5m: created - hour, CacheWrite1h: hour, CacheRead: t.read, Output: t.output}
+}
