@@ -1,0 +1,87 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"forkyard/forkcore"
+)
+
+// snapshot is a manifest in JSON.
+type snapshot struct {
+	ID           string                `json:"id"`
+	CreatedAt    *string               `json:"created_at"`
+	UpdatedAt    *string               `json:"updated_at"` // a snapshot never changes
+	SHA256       string                `json:"sha256"`
+	SessionID    string                `json:"session_id"`
+	Sessions     []string              `json:"sessions"`
+	Bytes        int64                 `json:"bytes"`
+	Segments     []forkcore.Segment    `json:"segments"`
+	Params       forkcore.Params       `json:"params"`
+	Tools        []string              `json:"tools"`
+	Placeholders int                   `json:"placeholders"`
+	UpToSeq      int64                 `json:"up_to_seq"`
+	Entries      []forkcore.CacheEntry `json:"entries"`
+}
+
+func snapshotView(s forkcore.Snapshot, sessions []string) snapshot {
+	v := snapshot{
+		ID: s.ID.String(), SHA256: s.ID.String(), CreatedAt: stamp(s.CreatedAt), UpdatedAt: stamp(s.CreatedAt),
+		SessionID: s.SessionID, Sessions: sessions, Bytes: s.Bytes, Segments: s.Segments, Params: s.Params,
+		Tools: s.Tools, Placeholders: s.Placeholders, UpToSeq: s.UpToSeq, Entries: s.Entries,
+	}
+	if v.Segments == nil {
+		v.Segments = []forkcore.Segment{}
+	}
+	if v.Tools == nil {
+		v.Tools = []string{}
+	}
+	if v.Entries == nil {
+		v.Entries = []forkcore.CacheEntry{}
+	}
+	return v
+}
+
+// findSnapshot reads the manifest from the first session that still holds it.
+func (a *API) findSnapshot(ctx context.Context, text string) (forkcore.Snapshot, []string, error) {
+	id, err := forkcore.ParseDigest(text)
+	if err != nil {
+		return forkcore.Snapshot{}, nil, err
+	}
+	sessions, err := a.reader.SessionsOfSnapshot(ctx, id)
+	if err != nil {
+		return forkcore.Snapshot{}, nil, err
+	}
+	for _, sessionID := range sessions {
+		s, err := a.reader.Snapshot(ctx, sessionID, id)
+		if errors.Is(err, forkcore.ErrNotFound) {
+			continue // the index may name a session that was deleted
+		}
+		return s, sessions, err
+	}
+	return forkcore.Snapshot{}, nil, forkcore.ErrNotFound
+}
+
+func (a *API) getSnapshot(c echo.Context) error {
+	s, sessions, err := a.findSnapshot(c.Request().Context(), c.Param("sha256"))
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, snapshotView(s, sessions))
+}
+
+// snapshotBytes answers with the prefix of a JSON document, which is no JSON by itself.
+func (a *API) snapshotBytes(c echo.Context) error {
+	s, _, err := a.findSnapshot(c.Request().Context(), c.Param("sha256"))
+	if err != nil {
+		return err
+	}
+	body, err := a.bytes.SnapshotBytes(c.Request().Context(), s.SessionID, s.ID)
+	if err != nil {
+		return err
+	}
+	return c.Blob(http.StatusOK, echo.MIMEOctetStream, body)
+}
