@@ -13,6 +13,8 @@ type View struct {
 	Messages []Message
 	// Pending are the tool calls of the last assistant message that no user message answers yet.
 	Pending []PendingCall
+	// AssistantSeq is the seq of the last assistant message.
+	AssistantSeq int64
 	// Rounds counts this run's assistant messages.
 	Rounds int
 	// Repeats counts how often the last round's tool calls were made in a row, 1 for the first time.
@@ -46,6 +48,9 @@ type PendingCall struct {
 type Launch struct {
 	DispatchID string
 	RunIDs     []string
+	// All is true when the message called nothing else: then the parent's next
+	// request shares the forks' prefix through the last placeholder.
+	All bool
 }
 
 // NewView starts the replay of a main log.
@@ -90,11 +95,15 @@ func (v *View) Apply(e Entry) error {
 
 func (v *View) applyMessage(m Message) {
 	v.Messages = append(v.Messages, m)
+	if v.Launch != nil && m.Role == RoleUser && len(v.Pending) > 0 {
+		v.Launch.All = v.AllLaunched()
+	}
 	v.Pending = nil
 	if m.Role != RoleAssistant {
 		return
 	}
 	v.Rounds++
+	v.AssistantSeq = v.Len
 	v.Stop = ""
 	v.Launch = nil
 	var sig string

@@ -41,9 +41,12 @@ type Session struct {
 	Interactive    bool
 	// AutoBackground is after how long a foreground turn moves to a worker; 0 = never.
 	AutoBackground time.Duration
-	CreatedAt      time.Time
-	UpdatedAt      time.Time
-	Version        int64
+	// Head is the blob of the latched request head: tools and system prompt in
+	// the bytes that every request of the session starts with.
+	Head      Digest
+	CreatedAt time.Time
+	UpdatedAt time.Time
+	Version   int64
 
 	// ActiveRunID is the main turn in progress, empty when the session is idle.
 	ActiveRunID string

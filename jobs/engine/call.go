@@ -1,0 +1,427 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"forkyard/forkcore"
+)
+
+// The retry budget of one model call.
+const (
+	maxAttempts  = 4
+	maxRetryWait = 60 * time.Second
+)
+
+// maxBody is the provider's limit for one request.
+// Source: Messages API, request size limits (32 MB).
+const maxBody = 32 << 20
+
+// callModel sends the history, with retries, and appends the answer. Partial
+// answers are never kept.
+func (d *driver) callModel(ctx context.Context) error {
+	ungated, err := d.waitForGate(ctx)
+	if err != nil {
+		return err
+	}
+	var waited time.Duration
+	for attempt := 1; ; attempt++ {
+		err := d.attempt(ctx, attempt, ungated)
+		var me *forkcore.ModelError
+		if !errors.As(err, &me) {
+			return err
+		}
+		wait := backoff(attempt)
+		if me.RetryAfter > wait {
+			wait = me.RetryAfter
+		}
+		waited += wait
+		if !me.Retryable || attempt == maxAttempts || (waited > maxRetryWait && me.RetryAfter == 0) {
+			return &endError{fail(me.Code, providerMessage(me, attempt), nextStep(me.Code))}
+		}
+		d.e.log.Warn("model call failed, trying again", "run", d.run.ID, "attempt", attempt, "wait", wait, "err", me)
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-d.h.handOver:
+			if !d.run.Background || d.e.isDraining() {
+				return errHandOver
+			}
+		case <-time.After(wait):
+		}
+	}
+}
+
+// backoff is exponential from half a second with full jitter on its upper half.
+func backoff(attempt int) time.Duration {
+	base := 500 * time.Millisecond << (attempt - 1)
+	return base/2 + rand.N(base/2+1)
+}
+
+func providerMessage(me *forkcore.ModelError, attempt int) string {
+	if attempt > 1 {
+		return fmt.Sprintf("%s (after %d attempts)", me.Message, attempt)
+	}
+	return me.Message
+}
+
+func nextStep(code string) string {
+	switch code {
+	case forkcore.CodeProviderAuth:
+		return "Check ANTHROPIC_API_KEY and the account's credit, restart, then send again"
+	case forkcore.CodeOverloaded, forkcore.CodeRateLimited:
+		return "Wait a minute and send again; the conversation is kept"
+	case forkcore.CodeContextWindow:
+		return "Start a new session with a summary of this one"
+	case forkcore.CodeStreamCut, forkcore.CodeInvalidResponse:
+		return "Send again; if it repeats, check the endpoint and the network between"
+	}
+	return "Check ANTHROPIC_BASE_URL and that the endpoint is up, then send again; the conversation is kept"
+}
+
+// waitForGate lets the parent's request after an all-forks message wait until the
+// leader's response makes the shared placeholders readable, at most ParentWait from the
+// dispatch. ungated says that a fork's first request goes out without a gate.
+func (d *driver) waitForGate(ctx context.Context) (ungated bool, err error) {
+	if d.run.Kind == forkcore.KindFork {
+		if d.answered || d.run.Leader {
+			return false, nil
+		}
+		dis, err := d.e.o.Store.Dispatch(ctx, d.run.DispatchID)
+		if err != nil {
+			return false, fmt.Errorf("load dispatch: %w", err)
+		}
+		return dis.Gate != forkcore.GateOpen && len(dis.RunIDs) > 1, nil
+	}
+	if d.view.Launch == nil || !d.view.Launch.All {
+		return false, nil
+	}
+	for {
+		dis, err := d.e.o.Store.Dispatch(ctx, d.view.Launch.DispatchID)
+		if err != nil {
+			return false, fmt.Errorf("load dispatch: %w", err)
+		}
+		if dis.Gate != forkcore.GateClosed || time.Since(dis.CreatedAt) >= d.e.o.ParentWait {
+			return false, nil
+		}
+		select {
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		case <-time.After(25 * time.Millisecond):
+		}
+	}
+}
+
+// request is one attempt's bytes and what is expected of it.
+type request struct {
+	plan forkcore.Planned
+	body *forkcore.Body
+	row  forkcore.RequestRow
+	best *forkcore.CacheEntry
+}
+
+// build plans marks, verifies a fork's prefix and splices the body.
+func (d *driver) build(ctx context.Context, attempt int) (*request, error) {
+	entries, err := d.e.o.Store.CacheEntries(ctx, d.session.ID)
+	if err != nil {
+		return nil, fmt.Errorf("load cache entries: %w", err)
+	}
+	now := time.Now()
+	c := forkcore.NewCanonical(d.head, d.view.Raws(), d.params)
+	p := forkcore.Plan{
+		Canonical: c, Messages: d.view.Messages, Entries: entries,
+		Live:         func(e forkcore.CacheEntry) bool { return e.ExpiresAt().After(now) },
+		FirstRequest: !d.answered, PreviousTail: d.previousTail,
+	}
+	if d.snap != nil {
+		p.Snapshot = &d.snap.manifest
+		err := forkcore.Verify(d.snap.manifest, c, func() ([]byte, error) { return d.snap.bytes(), nil })
+		if err != nil {
+			return nil, &endError{fail(forkcore.CodePrefixMismatch, err.Error(), "Dispatch again: the snapshot is taken anew")}
+		}
+	}
+	plan, err := forkcore.PlanMarks(p)
+	if err != nil {
+		return nil, err
+	}
+	body, err := c.Splice(plan.Marks)
+	if err != nil {
+		return nil, err
+	}
+	if body.Len() > maxBody {
+		return nil, &endError{fail(forkcore.CodeContextWindow, fmt.Sprintf("the request has %d bytes, the provider takes %d", body.Len(), maxBody), nextStep(forkcore.CodeContextWindow))}
+	}
+	r := &request{plan: plan, body: body, best: plan.Best}
+	r.row = forkcore.RequestRow{
+		RunID: d.run.ID, SessionID: d.session.ID, DispatchID: d.run.DispatchID,
+		N: d.requests + 1, StartedAt: now, Attempt: attempt, Model: d.params.Model,
+		Prefix: plan.Prefix, PrefixBytes: plan.PrefixBytes,
+		Body: body.Digest(), BodyBytes: body.Len(), Marks: plan.Marks,
+		Status: forkcore.RequestOpen, LogSeq: d.view.Len, First: d.run.Kind == forkcore.KindFork && !d.answered,
+	}
+	zero := int64(0)
+	r.row.ExpectedRead = &zero
+	if r.best != nil {
+		t := r.best.Tokens
+		r.row.ExpectedRead = &t
+		r.row.ExpectedFrom = &forkcore.RequestRef{RunID: r.best.RunID, N: r.best.N}
+	}
+	return r, nil
+}
+
+// reserve is what the request may cost at most by the rule of the budget:
+// what is held at the read price, the rest at the write price and three bytes
+// a token, and 4,096 tokens of output.
+func (d *driver) reserve(r *request) int64 {
+	info, ok := d.e.o.Catalogue.Model(d.params.Model)
+	if !ok {
+		return 0
+	}
+	u := forkcore.Usage{Output: min(d.params.MaxTokens, 4096)}
+	rest := r.row.BodyBytes
+	if r.best != nil {
+		u.CacheRead = r.best.Tokens
+		rest -= r.best.Bytes
+	}
+	u.CacheWrite5m = max(rest, 0) / 3
+	return info.Cost(u)
+}
+
+// attempt sends one request. A *forkcore.ModelError may be tried again.
+func (d *driver) attempt(ctx context.Context, attempt int, ungated bool) error {
+	r, err := d.build(ctx, attempt)
+	if err != nil {
+		return err
+	}
+	if err := d.e.o.Store.BeginRequest(ctx, d.holder, r.row, d.reserve(r), d.e.o.GateLimit); err != nil {
+		return err
+	}
+	d.requests = r.row.N
+
+	w := newDeltaWriter(ctx, d.e, d.session.ID, d.run.ID, d.view.Len+1)
+	defer w.close()
+	var end *forkcore.ModelEnd
+	var failure error
+	for ev, err := range d.e.o.Model.Stream(ctx, forkcore.Request{
+		Body: func() io.Reader { return r.body.Reader() }, ContentLength: r.body.Len(), Betas: d.params.Betas,
+	}) {
+		if err != nil {
+			failure = err
+			break
+		}
+		switch ev := ev.(type) {
+		case *forkcore.ModelStart:
+			if err := d.firstEvent(ctx, r, ev); err != nil {
+				failure = err
+			}
+		case *forkcore.ModelDelta:
+			w.add(ev)
+		case *forkcore.ModelEnd:
+			end = ev
+		}
+		if failure != nil {
+			break
+		}
+	}
+	w.close()
+	if failure == nil && end == nil {
+		failure = &forkcore.ModelError{Code: forkcore.CodeStreamCut, Message: "the stream ended without an answer", Retryable: true}
+	}
+	if failure != nil {
+		cctx, done := cleanup(ctx)
+		defer done()
+		if err := d.settleAborted(cctx, r.row, w.total, failure); err != nil {
+			return err
+		}
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		return failure
+	}
+	return d.settle(ctx, r, end, ungated)
+}
+
+// firstEvent books the input usage, tells others what can be read now, and
+// opens the gate if this run leads one.
+func (d *driver) firstEvent(ctx context.Context, r *request, ev *forkcore.ModelStart) error {
+	now := time.Now()
+	r.row.FirstEventAt = &now
+	r.row.ProviderRequestID = ev.ProviderRequestID
+	var entries []forkcore.CacheEntry
+	if ev.UsageKnown {
+		u := ev.Usage
+		r.row.Usage = &u
+		entries = d.entriesAfter(r, u)
+	}
+	wakes, err := d.e.o.Store.FirstEvent(ctx, d.holder, r.row, entries)
+	if err != nil {
+		return err
+	}
+	d.e.enqueue(ctx, wakes...)
+	return nil
+}
+
+// entriesAfter says what the provider holds after a response, learnt from
+// usage and not from the marks alone: a prefix under the model's minimum writes nothing. The
+// token count at the last mark is exact; counts at earlier marks keep what was known and are
+// estimated by their share of bytes otherwise.
+func (d *driver) entriesAfter(r *request, u forkcore.Usage) []forkcore.CacheEntry {
+	if u.Cached() == 0 || len(r.row.Marks) == 0 {
+		return nil
+	}
+	last := r.row.Marks[len(r.row.Marks)-1]
+	for _, m := range r.row.Marks {
+		if m.Offset > last.Offset {
+			last = m
+		}
+	}
+	var out []forkcore.CacheEntry
+	for _, m := range r.row.Marks {
+		e := forkcore.CacheEntry{
+			Prefix: r.plan.Digests[m.Offset], Bytes: m.Offset, TTL: m.TTL, UsedAt: r.row.StartedAt,
+			RunID: d.run.ID, N: r.row.N,
+		}
+		switch {
+		case m.Offset == last.Offset:
+			e.Tokens, e.Exact = u.Cached(), true
+		case r.best != nil && m.Offset == r.best.Bytes && u.CacheRead > 0:
+			e.Tokens, e.Exact = r.best.Tokens, r.best.Exact
+		default:
+			e.Tokens = u.Cached() * m.Offset / last.Offset
+		}
+		if r.best != nil && m.Offset <= r.best.Bytes && u.CacheRead > 0 {
+			e.RunID, e.N = r.best.RunID, r.best.N // it was read, not written
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// settle books the answer and appends it in one step.
+func (d *driver) settle(ctx context.Context, r *request, end *forkcore.ModelEnd, ungated bool) error {
+	now := time.Now()
+	row := r.row
+	row.EndedAt, row.StopReason, row.Status = &now, end.StopReason, forkcore.RequestOK
+	s := Settle{ExpectLen: d.view.Len}
+	if end.UsageKnown {
+		u := end.Usage
+		row.Usage = &u
+		s.Entries = d.entriesAfter(r, u)
+		d.book(&row, u)
+		if d.run.Kind == forkcore.KindFork {
+			if row.First {
+				d.inherited = u.Cached()
+			}
+			s.InheritedTokens, s.InheritedRead = d.inherited, min(u.CacheRead, d.inherited)
+		} else if n := len(s.Entries); n > 0 {
+			s.Warm = longest(s.Entries)
+		}
+		info, _ := d.e.o.Catalogue.Model(row.Model)
+		row.Miss = forkcore.Explain(forkcore.Outcome{
+			Usage: u, Expected: row.ExpectedRead, Best: r.best, MinCacheable: info.MinCacheable, SentAt: row.StartedAt, Ungated: ungated,
+		})
+		if u.CacheRead > 0 && r.best != nil {
+			row.ReadFrom = row.ExpectedFrom
+		}
+	} else {
+		row.First = false // its prefix count is not known
+	}
+	s.Row = row
+
+	var ended error
+	switch {
+	case end.StopReason == "refusal":
+		ended = &endError{fail(forkcore.CodeRefusal, "the model declined to answer", "Rephrase the request")}
+	case len(end.Blocks) == 0:
+		ended = &endError{fail(forkcore.CodeNoOutput, "the model's answer was empty", "Send again, or rephrase the request")}
+	case end.StopReason == "max_tokens" && hasToolUse(end.Blocks):
+		ended = &endError{fail(forkcore.CodeTruncated, "the answer was cut at the output limit inside a tool call", "Ask it to go on in smaller steps")}
+	default:
+		s.Append = []forkcore.Entry{d.message(forkcore.RoleAssistant, end.Blocks)}
+		if end.StopReason != "end_turn" && end.StopReason != "tool_use" {
+			s.Append = append(s.Append, d.marker(forkcore.Marker{Type: forkcore.MarkerStop, Name: end.StopReason}))
+		}
+	}
+	if len(s.Append) == 0 {
+		s.ExpectLen = -1
+	}
+	if err := d.putBytes(ctx, s.Append); err != nil {
+		return err
+	}
+	if _, err := d.e.o.Store.Settle(ctx, d.holder, s); err != nil {
+		return err
+	}
+	d.answered, d.previousTail = true, tailMark(row)
+	if ended != nil {
+		return ended
+	}
+	return d.apply(s.Append)
+}
+
+func (d *driver) book(row *forkcore.RequestRow, u forkcore.Usage) {
+	if info, ok := d.e.o.Catalogue.Model(row.Model); ok {
+		cost := info.Cost(u)
+		row.Cost = &cost
+	}
+}
+
+// settleAborted closes the row of a request that gave no answer. What it used
+// is known as far as its first event said; the output is estimated from the text seen. A request that
+// failed before its first event has unknown usage; it costs nothing when the endpoint answered it with an error.
+func (d *driver) settleAborted(ctx context.Context, row forkcore.RequestRow, seenBytes int64, cause error) error {
+	now := time.Now()
+	row.EndedAt, row.Error = &now, cause.Error()
+	row.Status = forkcore.RequestAborted
+	row.First = false
+	var me *forkcore.ModelError
+	if errors.As(cause, &me) {
+		row.Status = forkcore.RequestError
+		if me.ProviderRequestID != "" {
+			row.ProviderRequestID = me.ProviderRequestID
+		}
+	}
+	switch {
+	case row.Usage != nil:
+		u := *row.Usage
+		u.Output = max(u.Output, forkcore.EstimateTokens(seenBytes))
+		row.Usage, row.Estimated = &u, true
+		d.book(&row, u)
+	case me != nil && me.Status >= 400:
+		free := int64(0)
+		row.Cost = &free
+	}
+	if _, err := d.e.o.Store.Settle(ctx, d.holder, Settle{Row: row, ExpectLen: -1}); err != nil {
+		return fmt.Errorf("settle request %d: %w", row.N, err)
+	}
+	return nil
+}
+
+func longest(entries []forkcore.CacheEntry) *forkcore.CacheEntry {
+	var best *forkcore.CacheEntry
+	for i := range entries {
+		if best == nil || entries[i].Bytes > best.Bytes {
+			best = &entries[i]
+		}
+	}
+	return best
+}
+
+// tailMark is the offset of the last mark beyond the shared prefix.
+func tailMark(row forkcore.RequestRow) int64 {
+	var tail int64
+	for _, m := range row.Marks {
+		if m.Offset > row.PrefixBytes {
+			tail = max(tail, m.Offset)
+		}
+	}
+	return tail
+}
+
+func hasToolUse(blocks [][]byte) bool {
+	m, err := forkcore.ParseMessage(forkcore.EncodeMessage(forkcore.RoleAssistant, blocks...))
+	return err == nil && len(m.ToolCalls()) > 0
+}

@@ -1,0 +1,280 @@
+// Package engine runs agents: it takes leases, replays logs, performs what
+// forkcore.Step decides and appends what came of it. It knows neither the
+// queue nor the database; it is given both as small interfaces.
+//
+// Delivery: every state change is one guarded step of the Store. An executor
+// that lost its lease can write nothing; whoever takes the run next replays
+// the log and goes on. The ready-list is only a hint; Sweep repairs it.
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"forkyard/forkcore"
+)
+
+// Tools runs tools in a workspace. A failing tool is a result, not an error.
+type Tools interface {
+	Specs() []forkcore.ToolSpec
+	ReadOnly(name string) bool
+	Run(ctx context.Context, workspace string, mode forkcore.PermissionMode, call forkcore.ToolCall) forkcore.ToolResult
+}
+
+// Enqueuer puts a wake on the ready-list. Enqueueing a wake twice is no error.
+type Enqueuer interface {
+	Enqueue(ctx context.Context, w Wake) error
+}
+
+// Options are the parts and settings of an Engine. Store, Model, Tools,
+// Enqueuer and Catalogue are required.
+type Options struct {
+	Store     Store
+	Model     forkcore.Model
+	Tools     Tools
+	Enqueuer  Enqueuer
+	Catalogue *forkcore.Catalogue
+	Logger    *slog.Logger
+
+	// Workspaces are absolute roots that sessions may work in or below.
+	Workspaces []string
+	// Remotes are git remotes listed beside the roots; naming one is answered with the reason why it cannot be used yet.
+	Remotes      []string
+	DefaultModel string
+	// Simulated refuses models that the catalogue does not know.
+	Simulated bool
+	// AutoBackground is the default of sessions that name none; 0 = never.
+	AutoBackground time.Duration
+	ForkOff        bool // sessions without a mode are plain instead of fork
+	Coordinator    bool // sessions without a mode are coordinators
+	Gate           forkcore.GateMode
+
+	GateLimit  time.Duration // how long followers wait for the leader's response, from its send; default 20 s
+	ParentWait time.Duration // how long the parent's next request waits at the gate, from the dispatch; default 5 s
+	Beat       time.Duration // heartbeat and sweep period; default 1 s
+	Dead       time.Duration // silence after which an executor is dead; default 4 s
+}
+
+// Engine executes runs in this process.
+type Engine struct {
+	o        Options
+	log      *slog.Logger
+	executor string
+
+	mu       sync.Mutex
+	held     map[string]*held
+	draining bool
+	wg       sync.WaitGroup
+
+	snapshots snapshotCache
+}
+
+// held is a run that this process advances.
+type held struct {
+	cancel context.CancelCauseFunc
+	// handOver is closed when the run should go on elsewhere at its next step boundary.
+	handOver     chan struct{}
+	handOverOnce sync.Once
+}
+
+func (h *held) askHandOver() { h.handOverOnce.Do(func() { close(h.handOver) }) }
+
+func (h *held) wantsHandOver() bool {
+	select {
+	case <-h.handOver:
+		return true
+	default:
+		return false
+	}
+}
+
+// Causes of a cancelled run context.
+var (
+	errStopAsked = errors.New("asked to stop")
+	errShutdown  = errors.New("this process is shutting down")
+)
+
+// New returns an engine; call Start before it executes anything.
+func New(o Options) (*Engine, error) {
+	switch {
+	case o.Store == nil, o.Model == nil, o.Tools == nil, o.Enqueuer == nil, o.Catalogue == nil:
+		return nil, errors.New("engine: Store, Model, Tools, Enqueuer and Catalogue are required")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	setDefault(&o.GateLimit, 20*time.Second)
+	setDefault(&o.ParentWait, 5*time.Second)
+	setDefault(&o.Beat, time.Second)
+	setDefault(&o.Dead, 4*time.Second)
+	if o.Gate == "" {
+		o.Gate = forkcore.GateAuto
+	}
+	if o.DefaultModel == "" {
+		o.DefaultModel = "claude-sonnet-5-5"
+	}
+	e := &Engine{o: o, log: o.Logger, executor: "exe_" + randomToken(), held: map[string]*held{}}
+	e.snapshots.load = e.loadSnapshot
+	return e, nil
+}
+
+func setDefault(d *time.Duration, v time.Duration) {
+	if *d == 0 {
+		*d = v
+	}
+}
+
+// Start marks this executor alive and keeps it so, and sweeps, until Stop.
+// The first heartbeat must succeed: an executor that nobody can see alive would
+// have its runs taken away.
+func (e *Engine) Start(ctx context.Context) (stop func(), err error) {
+	if _, err := e.o.Store.Heartbeat(ctx, e.executor); err != nil {
+		return nil, fmt.Errorf("first heartbeat: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	wg.Go(func() { e.every(ctx, e.beat) })
+	wg.Go(func() { e.every(ctx, e.sweep) })
+	return func() {
+		cancel()
+		wg.Wait()
+		ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer done()
+		if err := e.o.Store.Goodbye(ctx, e.executor); err != nil {
+			e.log.Warn("take the executor off the list", "err", err)
+		}
+	}, nil
+}
+
+func (e *Engine) every(ctx context.Context, do func(context.Context)) {
+	t := time.NewTicker(e.o.Beat)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			do(ctx)
+		}
+	}
+}
+
+func (e *Engine) beat(ctx context.Context) {
+	signals, err := e.o.Store.Heartbeat(ctx, e.executor)
+	if err != nil {
+		e.log.Warn("heartbeat", "err", err)
+		return
+	}
+	for _, s := range signals {
+		e.signal(s)
+	}
+}
+
+// signal passes a wish on to a run held here.
+func (e *Engine) signal(s Signal) {
+	e.mu.Lock()
+	h := e.held[s.RunID]
+	e.mu.Unlock()
+	if h == nil {
+		return
+	}
+	switch s.Kind {
+	case "stop":
+		h.cancel(errStopAsked)
+	case "background":
+		h.askHandOver()
+	}
+}
+
+func (e *Engine) sweep(ctx context.Context) {
+	wakes, err := e.o.Store.Sweep(ctx, e.o.Dead, 5*time.Second)
+	if err != nil {
+		e.log.Warn("sweep", "err", err)
+		return
+	}
+	e.enqueue(ctx, wakes...)
+}
+
+// enqueue gives hints to the ready-list. A hint that is lost is repaired by
+// the sweep, so failing is only logged.
+func (e *Engine) enqueue(ctx context.Context, wakes ...Wake) {
+	for _, w := range wakes {
+		if err := e.o.Enqueuer.Enqueue(ctx, w); err != nil {
+			e.log.Warn("enqueue", "run", w.RunID, "wake", w.N, "err", err)
+		}
+	}
+}
+
+// Drain hands every run held here over to other executors: at its next step
+// boundary, or, when grace has passed, at once with its request or tool cut
+// off. It returns when nothing is held any more. New work is refused.
+func (e *Engine) Drain(grace time.Duration) {
+	e.mu.Lock()
+	e.draining = true
+	for _, h := range e.held {
+		h.askHandOver()
+	}
+	e.mu.Unlock()
+	cut := time.AfterFunc(grace, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		for _, h := range e.held {
+			h.cancel(errShutdown)
+		}
+	})
+	e.wg.Wait()
+	cut.Stop()
+}
+
+// hold registers a run; ok is false when this process takes no more work.
+func (e *Engine) hold(ctx context.Context, runID string) (context.Context, *held, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.draining {
+		return nil, nil, false
+	}
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	h := &held{cancel: cancel, handOver: make(chan struct{})}
+	e.held[runID] = h
+	e.wg.Add(1)
+	return ctx, h, true
+}
+
+func (e *Engine) letGo(runID string, h *held) {
+	h.cancel(nil)
+	e.mu.Lock()
+	if e.held[runID] == h {
+		delete(e.held, runID)
+	}
+	e.mu.Unlock()
+	e.wg.Done()
+}
+
+// HeldRuns counts the runs that this process advances now.
+func (e *Engine) HeldRuns() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.held)
+}
+
+func randomToken() string { return rand.Text() }
+
+func entropy() (en forkcore.Entropy) {
+	rand.Read(en[:]) // never fails (crypto/rand)
+	return en
+}
+
+func hashHex(parts ...string) string {
+	var b []byte
+	for _, p := range parts {
+		b = append(append(b, p...), 0)
+	}
+	d := forkcore.DigestOf(b)
+	return hex.EncodeToString(d[:])
+}

@@ -1,0 +1,342 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"forkyard/forkcore"
+)
+
+// Execute takes the lease for a wake and advances the run as far as it goes.
+// It is what a worker does with a task. A wake that was overtaken or whose gate is
+// closed is a quiet end; the only error is a database that cannot be reached.
+func (e *Engine) Execute(ctx context.Context, w Wake) error {
+	rctx, h, ok := e.hold(ctx, w.RunID)
+	if !ok {
+		return nil // draining: the due set brings the wake back elsewhere
+	}
+	defer e.letGo(w.RunID, h)
+	lease, err := e.o.Store.TakeLease(rctx, w.RunID, w.N, e.executor, randomToken())
+	switch {
+	case errors.Is(err, ErrStale), errors.Is(err, ErrParked):
+		return nil
+	case errors.Is(err, forkcore.ErrNotFound):
+		e.log.Warn("a task names a run that does not exist", "run", w.RunID)
+		return nil
+	case err != nil:
+		return err
+	}
+	e.drive(rctx, h, lease)
+	return nil
+}
+
+// driver advances one run under one lease.
+type driver struct {
+	e       *Engine
+	h       *held
+	holder  Holder
+	run     forkcore.Run
+	session forkcore.Session
+	params  forkcore.Params
+	head    []byte
+	snap    *loadedSnapshot // forks
+	view    *forkcore.View
+	// inherited is the token count of the shared prefix, known from the fork's first answer; 0 before.
+	inherited int64
+	// answered is true once a request of this run got its answer; previousTail is the offset of its tail mark.
+	answered     bool
+	previousTail int64
+	requests     int64
+}
+
+// drive steps until the run ends, waits or goes elsewhere. Whatever happens,
+// panics included, the lease does not outlive it.
+func (e *Engine) drive(ctx context.Context, h *held, lease Lease) {
+	d := &driver{e: e, h: h, holder: lease.Holder, run: lease.Run}
+	log := e.log.With("run", d.run.ID)
+	defer func() {
+		if r := recover(); r != nil {
+			log.Error("panic in a run", "panic", r, "stack", string(debug.Stack()))
+			d.end(ctx, fail(forkcore.CodeInternal, fmt.Sprintf("the run stopped on a fault in the program: %v", r), "Report this with the server's log; the partial transcript is kept"))
+		}
+	}()
+	err := d.load(ctx, lease)
+	if err == nil {
+		err = d.loop(ctx)
+	}
+	d.settleError(ctx, err)
+}
+
+// settleError turns what stopped the loop into the run's state.
+func (d *driver) settleError(ctx context.Context, err error) {
+	cause := context.Cause(ctx)
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrLeaseLost):
+		d.e.log.Info("lease lost", "run", d.run.ID)
+	case errors.Is(err, ErrStopped), errors.Is(cause, errStopAsked):
+		d.end(ctx, EndRun{State: forkcore.Cancelled, Reason: &forkcore.Reason{Code: "stopped", Message: "somebody stopped it", NextStep: "What it did until then is in its transcript; dispatch or send again to go on"}})
+	case errors.Is(err, errHandOver), errors.Is(cause, errShutdown):
+		d.release(ctx)
+	case errors.Is(err, forkcore.ErrStoreUnavailable):
+		// Nothing can be written. The heartbeat fails too, so the run is taken over once the database is back.
+		d.e.log.Error("the database went away during a run", "run", d.run.ID, "err", err)
+		d.release(ctx)
+	case errors.Is(err, forkcore.ErrBudget):
+		d.end(ctx, EndRun{State: forkcore.OverBudget, Reason: &forkcore.Reason{Code: "over_budget", Message: "the next request could cost more than what is left of the budget", NextStep: "Raise the budget, or start a session with a larger one"}})
+	default:
+		var end *endError
+		if errors.As(err, &end) {
+			d.end(ctx, end.EndRun)
+			return
+		}
+		d.e.log.Error("a run failed", "run", d.run.ID, "err", err)
+		d.end(ctx, fail(forkcore.CodeInternal, err.Error(), "Report this with the server's log; the partial transcript is kept"))
+	}
+}
+
+// endError carries the end of a run out of the loop.
+type endError struct{ EndRun }
+
+func (e *endError) Error() string {
+	if e.Reason != nil {
+		return string(e.State) + ": " + e.Reason.Message
+	}
+	return string(e.State)
+}
+
+func fail(code, message, next string) EndRun {
+	return EndRun{State: forkcore.Failed, Reason: &forkcore.Reason{Code: code, Message: message, NextStep: next}}
+}
+
+var errHandOver = errors.New("the run goes on in another executor")
+
+// load fetches everything the loop needs and settles what a predecessor left open.
+func (d *driver) load(ctx context.Context, lease Lease) error {
+	var err error
+	st := d.e.o.Store
+	if d.session, err = st.Session(ctx, d.run.SessionID); err != nil {
+		return fmt.Errorf("load session: %w", err)
+	}
+	d.params = sessionParams(d.session)
+	for _, row := range lease.OpenRows {
+		if err := d.settleAborted(ctx, row, 0, errors.New("its executor went away")); err != nil {
+			return err
+		}
+	}
+	rows, err := st.Requests(ctx, d.run.ID)
+	if err != nil {
+		return fmt.Errorf("load requests: %w", err)
+	}
+	for _, r := range rows {
+		d.requests = max(d.requests, r.N)
+		if r.Status != forkcore.RequestOK {
+			continue
+		}
+		if r.First && r.Usage != nil {
+			d.inherited = r.Usage.Cached()
+		}
+		d.answered = true
+		d.previousTail = tailMark(r)
+	}
+	if d.run.Kind == forkcore.KindFork {
+		if d.snap, err = d.e.snapshots.get(ctx, d.session.ID, d.run.Snapshot); err != nil {
+			return fmt.Errorf("load snapshot: %w", err)
+		}
+		d.params, d.head = d.snap.manifest.Params, d.snap.head
+		d.view = forkcore.NewForkView(d.snap.inherited, d.snap.open)
+	} else {
+		blobs, err := st.Blobs(ctx, d.session.ID, d.session.Head)
+		if err != nil {
+			return fmt.Errorf("load request head: %w", err)
+		}
+		d.head = blobs[0]
+		d.view = forkcore.NewView()
+	}
+	return d.catchUp(ctx)
+}
+
+// catchUp applies log entries that the view has not seen.
+func (d *driver) catchUp(ctx context.Context) error {
+	entries, err := d.e.o.Store.Log(ctx, d.session.ID, d.run.AgentID, d.view.Len, 0)
+	if err != nil {
+		return fmt.Errorf("read log: %w", err)
+	}
+	for _, en := range entries {
+		if err := d.view.Apply(en); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *driver) loop(ctx context.Context) error {
+	for {
+		if d.h.wantsHandOver() && (!d.run.Background || d.e.isDraining()) {
+			return errHandOver
+		}
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		var inbox []InboxItem
+		if d.run.Kind == forkcore.KindMain {
+			var err error
+			if inbox, err = d.e.o.Store.Inbox(ctx, d.session.ID); err != nil {
+				return fmt.Errorf("read inbox: %w", err)
+			}
+		}
+		var err error
+		switch dec := forkcore.Step(d.view, d.run.Kind, len(inbox)).(type) {
+		case forkcore.CallModel:
+			err = d.callModel(ctx)
+		case forkcore.RunTools:
+			err = d.runTools(ctx, dec.Calls)
+		case forkcore.Deliver:
+			err = d.deliver(ctx, dec.Answers, inbox)
+		case forkcore.Finish:
+			end := EndRun{State: dec.State, Reason: dec.Reason}
+			if d.run.Kind == forkcore.KindFork && dec.Final != "" {
+				r := forkcore.ParseReport(dec.Final)
+				end.Report = &r
+			}
+			err = d.tryEnd(ctx, end)
+			if err == nil {
+				return nil
+			}
+		}
+		if errors.Is(err, ErrInbox) {
+			continue // something came in, or went, meanwhile: step again
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (e *Engine) isDraining() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.draining
+}
+
+// deliver writes one user message: the answers to the pending calls, then the
+// inbox. It is born here, and the inbox items leave in the same step.
+func (d *driver) deliver(ctx context.Context, answers [][]byte, inbox []InboxItem) error {
+	blocks := answers
+	ids := make([]string, 0, len(inbox))
+	for _, item := range inbox {
+		text := forkcore.NeutralizeTags(forkcore.CleanText(item.Text))
+		if item.Kind == "notification" {
+			child, err := d.e.o.Store.Run(ctx, item.RunID)
+			if err != nil {
+				return fmt.Errorf("load the run of a notification: %w", err)
+			}
+			text = forkcore.Notification(child)
+		}
+		blocks = append(blocks, forkcore.AppendTextBlock(nil, text))
+		ids = append(ids, item.ID)
+	}
+	return d.append(ctx, ids, d.message(forkcore.RoleUser, blocks))
+}
+
+func (d *driver) message(role forkcore.Role, blocks [][]byte) forkcore.Entry {
+	raw := forkcore.EncodeMessage(role, blocks...)
+	return forkcore.Entry{Kind: forkcore.EntryMessage, RunID: d.run.ID, Blob: forkcore.DigestOf(raw), Bytes: raw}
+}
+
+func (d *driver) marker(m forkcore.Marker) forkcore.Entry {
+	return forkcore.Entry{Kind: forkcore.EntryMarker, RunID: d.run.ID, Marker: &m}
+}
+
+// append stores the entries' bytes, appends them and applies them to the view.
+func (d *driver) append(ctx context.Context, takeInbox []string, entries ...forkcore.Entry) error {
+	if err := d.putBytes(ctx, entries); err != nil {
+		return err
+	}
+	if _, err := d.e.o.Store.Append(ctx, d.holder, d.view.Len, entries, takeInbox); err != nil {
+		return err
+	}
+	return d.apply(entries)
+}
+
+func (d *driver) putBytes(ctx context.Context, entries []forkcore.Entry) error {
+	var blobs [][]byte
+	for _, en := range entries {
+		switch {
+		case en.Kind == forkcore.EntryMessage:
+			blobs = append(blobs, en.Bytes)
+		case en.Marker.Blob != nil:
+			blobs = append(blobs, en.Marker.Bytes)
+		}
+	}
+	if len(blobs) == 0 {
+		return nil
+	}
+	if err := d.e.o.Store.PutBlobs(ctx, d.session.ID, blobs...); err != nil {
+		return fmt.Errorf("store message bytes: %w", err)
+	}
+	return nil
+}
+
+func (d *driver) apply(entries []forkcore.Entry) error {
+	for _, en := range entries {
+		en.Seq = d.view.Len + 1
+		if err := d.view.Apply(en); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cleanup gives store calls that must happen after a cancelled run some time.
+func cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+}
+
+// end ends the run for a cause from outside the log. An inbox item does not
+// keep it alive; it waits for the next turn.
+func (d *driver) end(ctx context.Context, end EndRun) {
+	ctx, done := cleanup(ctx)
+	defer done()
+	if end.Report == nil && d.run.Kind == forkcore.KindFork && d.view != nil {
+		if last, ok := d.view.Last(); ok && last.Role == forkcore.RoleAssistant && d.view.Rounds > 0 && last.Text() != "" {
+			r := forkcore.ParseReport(last.Text())
+			end.Report = &r // partial work stays visible
+		}
+	}
+	if err := d.tryEnd(ctx, end); err != nil && !errors.Is(err, ErrLeaseLost) {
+		d.e.log.Error("end a run", "run", d.run.ID, "err", err)
+	}
+}
+
+func (d *driver) tryEnd(ctx context.Context, end EndRun) error {
+	if d.run.Kind == forkcore.KindFork {
+		candidate, err := forkcore.NewRunID(d.session.ID, entropy())
+		if err != nil {
+			return err
+		}
+		end.Candidate, end.CandidateTitle = candidate, "Task notifications"
+	}
+	wakes, err := d.e.o.Store.EndRun(ctx, d.holder, end)
+	if err != nil {
+		return err
+	}
+	d.e.enqueue(ctx, wakes...)
+	return nil
+}
+
+func (d *driver) release(ctx context.Context) {
+	ctx, done := cleanup(ctx)
+	defer done()
+	w, err := d.e.o.Store.Release(ctx, d.holder)
+	switch {
+	case errors.Is(err, ErrLeaseLost):
+	case err != nil:
+		d.e.log.Error("give a run back", "run", d.run.ID, "err", err)
+	default:
+		d.e.enqueue(ctx, w)
+	}
+}

@@ -1,0 +1,206 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"forkyard/forkcore"
+)
+
+// MaxTokens is the output limit of every request.
+const MaxTokens = 32_000
+
+// sessionParams are the parts of a session's requests that are fixed for good.
+func sessionParams(s forkcore.Session) forkcore.Params {
+	return forkcore.Params{Model: s.Model, Thinking: s.Thinking, Effort: s.Effort, MaxTokens: MaxTokens}
+}
+
+// CreateSession checks a spec, fills in defaults, latches the request head and
+// stores the session. All bad fields are reported at once as
+// *forkcore.InvalidError. An idempotency key names the session: a repeat
+// answers with the stored one and created=false.
+func (e *Engine) CreateSession(ctx context.Context, spec forkcore.SessionSpec, idempotencyKey string) (forkcore.Session, bool, error) {
+	s, err := e.newSession(spec)
+	if err != nil {
+		return forkcore.Session{}, false, err
+	}
+	wish, err := json.Marshal(spec)
+	if err != nil {
+		return forkcore.Session{}, false, forkcore.Invalid("body", err.Error())
+	}
+	en := entropy()
+	if idempotencyKey != "" {
+		d := forkcore.DigestOf([]byte("session\x00" + idempotencyKey))
+		copy(en[:], d[:])
+	}
+	s.ID = forkcore.NewSessionID(en)
+	head := forkcore.EncodeHead(sessionParams(s), e.toolSpecs(), forkcore.SystemPrompt())
+	s.Head = forkcore.DigestOf(head)
+	stored, created, err := e.o.Store.CreateSession(ctx, s, hashHex(string(wish)))
+	if err != nil {
+		return forkcore.Session{}, false, err
+	}
+	// The head is found by its hash: written again for a repeat in case the first try stopped in between.
+	if stored.Head == s.Head {
+		if err := e.o.Store.PutBlobs(ctx, stored.ID, head); err != nil {
+			return forkcore.Session{}, false, fmt.Errorf("store request head: %w", err)
+		}
+	}
+	return stored, created, nil
+}
+
+func (e *Engine) newSession(spec forkcore.SessionSpec) (forkcore.Session, error) {
+	var bad forkcore.InvalidError
+	add := func(field, format string, args ...any) {
+		bad.Fields = append(bad.Fields, forkcore.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
+	}
+	s := forkcore.Session{
+		Title: strings.TrimSpace(forkcore.CleanText(spec.Title)), Model: spec.Model, Mode: spec.Mode,
+		PermissionMode: spec.PermissionMode, Effort: spec.Effort, Interactive: true, AutoBackground: e.o.AutoBackground,
+	}
+	if len(s.Title) > 200 {
+		add("title", "is longer than 200 bytes")
+	}
+	if ws, err := e.workspace(spec.Workspace); err != nil {
+		add("workspace", "%v", err)
+	} else {
+		s.Workspace = ws
+	}
+	if s.Title == "" && s.Workspace != "" {
+		s.Title = filepath.Base(s.Workspace)
+	}
+	if s.Model == "" {
+		s.Model = e.o.DefaultModel
+	}
+	if _, known := e.o.Catalogue.Model(s.Model); !known && e.o.Simulated {
+		add("model", "%q is not a model the simulator knows; use one of %s", s.Model, strings.Join(e.o.Catalogue.IDs(), ", "))
+	}
+	if len(s.Model) > 200 || strings.ContainsFunc(s.Model, func(r rune) bool { return r < 0x21 || r == 0x7f }) {
+		add("model", "is no model id")
+	}
+	if s.Mode == "" {
+		switch {
+		case e.o.Coordinator:
+			s.Mode = forkcore.ModeCoordinator
+		case e.o.ForkOff:
+			s.Mode = forkcore.ModePlain
+		default:
+			s.Mode = forkcore.ModeFork
+		}
+	}
+	if !slices.Contains([]forkcore.Mode{forkcore.ModeFork, forkcore.ModePlain, forkcore.ModeCoordinator}, s.Mode) {
+		add("mode", "is %q; use fork, plain or coordinator", s.Mode)
+	}
+	if spec.Interactive != nil {
+		s.Interactive = *spec.Interactive
+	}
+	if s.PermissionMode == "" {
+		s.PermissionMode = forkcore.PermissionDefault
+		if !s.Interactive {
+			s.PermissionMode = forkcore.PermissionDontAsk
+		}
+	}
+	modes := []forkcore.PermissionMode{forkcore.PermissionDefault, forkcore.PermissionAcceptEdits, forkcore.PermissionPlan, forkcore.PermissionDontAsk, forkcore.PermissionBypass}
+	switch {
+	case !slices.Contains(modes, s.PermissionMode):
+		add("permission_mode", "is %q; use default, acceptEdits, plan, dontAsk or bypassPermissions", s.PermissionMode)
+	case !s.Interactive && s.PermissionMode != forkcore.PermissionDontAsk && s.PermissionMode != forkcore.PermissionBypass:
+		add("permission_mode", "%s may ask a person, and interactive is false; use dontAsk or bypassPermissions", s.PermissionMode)
+	}
+	if len(spec.Thinking) > 0 && !bytes.Equal(spec.Thinking, []byte("null")) {
+		t, err := thinking(spec.Thinking)
+		if err != nil {
+			add("thinking", "%v", err)
+		}
+		s.Thinking = t
+	}
+	if s.Effort != "" && !slices.Contains([]string{"low", "medium", "high", "xhigh", "max"}, s.Effort) {
+		add("effort", "is %q; use low, medium, high, xhigh or max", s.Effort)
+	}
+	if spec.BudgetUSD != nil {
+		n, err := nanoUSD(*spec.BudgetUSD)
+		if err != nil {
+			add("budget_usd", "%v", err)
+		}
+		s.BudgetNanoUSD = n
+	}
+	if sec := spec.AutoBackgroundSeconds; sec != nil {
+		if !(*sec >= 0 && *sec <= 86400) {
+			add("auto_background_seconds", "is %v; use 0 (never) to 86400", *sec)
+		} else {
+			s.AutoBackground = time.Duration(*sec * float64(time.Second))
+		}
+	}
+	if len(bad.Fields) > 0 {
+		return forkcore.Session{}, &bad
+	}
+	return s, nil
+}
+
+// thinking checks the one field that is passed to the provider as given, and
+// takes its white space away.
+// Source: Messages API, thinking types.
+func thinking(raw json.RawMessage) (json.RawMessage, error) {
+	var t struct {
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal(raw, &t); err != nil || !slices.Contains([]string{"enabled", "adaptive", "disabled", "between_tools"}, t.Type) {
+		return nil, errors.New(`is no thinking object; use {"type":"adaptive"}, {"type":"disabled"}, {"type":"between_tools"} or {"type":"enabled","budget_tokens":N}`)
+	}
+	var buf bytes.Buffer
+	if err := json.Compact(&buf, raw); err != nil {
+		return nil, err
+	}
+	return buf.Bytes(), nil
+}
+
+func nanoUSD(usd float64) (int64, error) {
+	if !(usd > 0 && usd <= 1_000_000) {
+		return 0, fmt.Errorf("is %v; use an amount above 0, at most 1000000", usd)
+	}
+	return int64(usd*1e9 + 0.5), nil
+}
+
+// workspace checks that a path is equal to or below an allowed root, links
+// resolved on both sides.
+func (e *Engine) workspace(path string) (string, error) {
+	roots := "set FORKYARD_WORKSPACES to the folders that sessions may use"
+	if len(e.o.Workspaces) > 0 {
+		roots = "use one of these folders or one below: " + strings.Join(e.o.Workspaces, ", ")
+	}
+	switch {
+	case path == "":
+		return "", fmt.Errorf("is missing; %s", roots)
+	case slices.Contains(e.o.Remotes, path):
+		return "", fmt.Errorf("is a git remote; git remotes cannot be used yet, give a folder: %s", roots)
+	case !filepath.IsAbs(path):
+		return "", fmt.Errorf("%q is no absolute path; %s", path, roots)
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", fmt.Errorf("%q cannot be opened (it does not exist or is not readable); %s", path, roots)
+	}
+	for _, root := range e.o.Workspaces {
+		r, err := filepath.EvalSymlinks(root)
+		if err != nil {
+			continue
+		}
+		rel, err := filepath.Rel(r, real)
+		if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+			continue
+		}
+		if st, err := os.Stat(real); err != nil || !st.IsDir() {
+			return "", fmt.Errorf("%q is not a folder", path)
+		}
+		return real, nil
+	}
+	return "", fmt.Errorf("%q is outside the allowed folders; %s", path, roots)
+}

@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"forkyard/forkcore"
+)
+
+// loadedSnapshot is a snapshot's bytes and views, shared by all its forks in
+// this process and never changed.
+type loadedSnapshot struct {
+	manifest  forkcore.Snapshot
+	head      []byte
+	segments  [][]byte // head included
+	inherited []forkcore.Message
+	open      []byte
+}
+
+func (s *loadedSnapshot) bytes() []byte { return forkcore.SnapshotBytes(s.segments) }
+
+// snapshotCache holds a few snapshots by session and id, oldest out first.
+// Loading is done once for all who ask at the same time.
+type snapshotCache struct {
+	load func(ctx context.Context, sessionID string, id forkcore.Digest) (*loadedSnapshot, error)
+
+	mu    sync.Mutex
+	items map[string]*snapshotItem
+	order []string
+}
+
+type snapshotItem struct {
+	once sync.Once
+	snap *loadedSnapshot
+	err  error
+}
+
+const snapshotsKept = 32
+
+func (c *snapshotCache) get(ctx context.Context, sessionID string, id forkcore.Digest) (*loadedSnapshot, error) {
+	key := sessionID + "/" + id.String()
+	c.mu.Lock()
+	item := c.items[key]
+	if item == nil {
+		if c.items == nil {
+			c.items = map[string]*snapshotItem{}
+		}
+		item = &snapshotItem{}
+		c.items[key] = item
+		c.order = append(c.order, key)
+		if len(c.order) > snapshotsKept {
+			delete(c.items, c.order[0])
+			c.order = c.order[1:]
+		}
+	}
+	c.mu.Unlock()
+	item.once.Do(func() {
+		item.snap, item.err = c.load(context.WithoutCancel(ctx), sessionID, id)
+	})
+	if item.err != nil {
+		c.mu.Lock()
+		if c.items[key] == item {
+			delete(c.items, key) // the next asker tries again
+		}
+		c.mu.Unlock()
+	}
+	return item.snap, item.err
+}
+
+func (e *Engine) loadSnapshot(ctx context.Context, sessionID string, id forkcore.Digest) (*loadedSnapshot, error) {
+	m, err := e.o.Store.Snapshot(ctx, sessionID, id)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]forkcore.Digest, len(m.Segments))
+	for i, s := range m.Segments {
+		ids[i] = s.SHA256
+	}
+	blobs, err := e.o.Store.Blobs(ctx, sessionID, ids...)
+	if err != nil {
+		return nil, fmt.Errorf("load segments of snapshot %s: %w", id, err)
+	}
+	if len(blobs) < 2 {
+		return nil, fmt.Errorf("snapshot %s has no message: %w", id, forkcore.ErrCorrupt)
+	}
+	s := &loadedSnapshot{manifest: m, head: blobs[0], segments: blobs, open: blobs[len(blobs)-1]}
+	for _, raw := range blobs[1 : len(blobs)-1] {
+		msg, err := forkcore.ParseMessage(raw)
+		if err != nil {
+			return nil, fmt.Errorf("snapshot %s: %w", id, err)
+		}
+		s.inherited = append(s.inherited, msg)
+	}
+	return s, nil
+}

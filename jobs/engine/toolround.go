@@ -1,0 +1,268 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"forkyard/forkcore"
+)
+
+// maxParallelTools is how many read-only tools of one round run at a time.
+const maxParallelTools = 10
+
+// outcomeUnknown answers a call that an executor started and never finished:
+// it may have acted, so it is not run again.
+const outcomeUnknown = "outcome unknown: the process that ran this call went away before its result was stored. Look at the present state before you repeat it."
+
+// runTools answers the open calls of a round. Agent calls start forks, in one
+// dispatch; read-only tools run in parallel; the others one after another.
+func (d *driver) runTools(ctx context.Context, open []forkcore.PendingCall) error {
+	var agents, readOnly, acting []forkcore.PendingCall
+	for _, p := range open {
+		switch {
+		case p.Call.Name == forkcore.AgentToolName:
+			agents = append(agents, p)
+		case d.e.o.Tools.ReadOnly(p.Call.Name):
+			readOnly = append(readOnly, p)
+		default:
+			acting = append(acting, p)
+		}
+	}
+	if len(agents) > 0 {
+		if err := d.launch(ctx, agents); err != nil {
+			return err
+		}
+	}
+	if len(readOnly) > 0 {
+		if err := d.runReadOnly(ctx, readOnly); err != nil {
+			return err
+		}
+	}
+	for _, p := range acting {
+		if d.h.wantsHandOver() && (!d.run.Background || d.e.isDraining()) {
+			return errHandOver
+		}
+		if err := d.runActing(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *driver) runReadOnly(ctx context.Context, calls []forkcore.PendingCall) error {
+	var started []forkcore.Entry
+	for _, p := range calls {
+		started = append(started, d.started(p))
+	}
+	if err := d.append(ctx, nil, started...); err != nil {
+		return err
+	}
+	results := make([]forkcore.Entry, len(calls))
+	slots := make(chan struct{}, maxParallelTools)
+	var wg sync.WaitGroup
+	for i, p := range calls {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			results[i] = d.result(p.Call, d.execute(ctx, p.Call))
+		})
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx) // cut results say nothing; they are run again
+	}
+	return d.append(ctx, nil, results...)
+}
+
+func (d *driver) runActing(ctx context.Context, p forkcore.PendingCall) error {
+	if p.StartedBy != "" {
+		return d.append(ctx, nil, d.result(p.Call, forkcore.ToolResult{Text: outcomeUnknown, IsError: true}))
+	}
+	if err := d.append(ctx, nil, d.started(p)); err != nil {
+		return err
+	}
+	res := d.execute(ctx, p.Call)
+	// The call may have acted: its result is kept though the run is being stopped.
+	actx, done := cleanup(ctx)
+	defer done()
+	if err := d.append(actx, nil, d.result(p.Call, res)); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+func (d *driver) execute(ctx context.Context, call forkcore.ToolCall) forkcore.ToolResult {
+	return d.e.o.Tools.Run(ctx, d.session.Workspace, d.session.PermissionMode, call)
+}
+
+func (d *driver) started(p forkcore.PendingCall) forkcore.Entry {
+	return d.marker(forkcore.Marker{Type: forkcore.MarkerToolStarted, ToolUseID: p.Call.ID, Name: p.Call.Name, Holder: d.holder.Token})
+}
+
+// result is where a tool_result block is born.
+func (d *driver) result(call forkcore.ToolCall, res forkcore.ToolResult) forkcore.Entry {
+	text := forkcore.NeutralizeTags(forkcore.CleanText(res.Text))
+	block := forkcore.AppendToolResult(nil, call.ID, text, res.IsError)
+	sum := forkcore.DigestOf(block)
+	return d.marker(forkcore.Marker{Type: forkcore.MarkerToolResult, ToolUseID: call.ID, Name: call.Name, Blob: &sum, IsError: res.IsError, Bytes: block})
+}
+
+// launch starts the forks that a round's Agent calls ask for. Calls that are
+// refused get a tool error and cost no request.
+func (d *driver) launch(ctx context.Context, calls []forkcore.PendingCall) error {
+	var refused []forkcore.Entry
+	var specs []childSpec
+	for _, p := range calls {
+		in, err := forkcore.ParseAgentCall(p.Call, d.session.Mode)
+		switch {
+		case d.run.Kind == forkcore.KindFork:
+			err = errors.New(forkcore.RefuseNestedFork)
+		case err == nil && len(specs) == forkcore.MaxDirectives:
+			err = fmt.Errorf("one message starts at most %d forks", forkcore.MaxDirectives)
+		}
+		if err != nil {
+			refused = append(refused, d.result(p.Call, forkcore.ToolResult{Text: err.Error(), IsError: true}))
+			continue
+		}
+		specs = append(specs, childSpec{title: in.Description, prompt: in.Prompt, toolUseID: p.Call.ID})
+	}
+	if len(refused) > 0 {
+		if err := d.append(ctx, nil, refused...); err != nil {
+			return err
+		}
+	}
+	if len(specs) == 0 {
+		return nil
+	}
+	id, err := forkcore.ModelDispatchID(d.session.ID, d.view.AssistantSeq)
+	if err != nil {
+		return err
+	}
+	plan, err := d.e.planDispatch(ctx, d.session, d.head, d.view.Messages, d.view.Len, specs, d.e.o.Gate)
+	if err != nil {
+		return err
+	}
+	cd, err := plan.create(id, d.session, d.run.ID)
+	if err != nil {
+		return err
+	}
+	cd.ExpectLen = d.view.Len
+	ids := make([]string, len(specs))
+	for i, s := range specs {
+		ids[i] = s.toolUseID
+	}
+	cd.Launch = []forkcore.Entry{d.marker(forkcore.Marker{Type: forkcore.MarkerLaunched, DispatchID: id, RunIDs: cd.Dispatch.RunIDs, ToolUseIDs: ids})}
+	if err := plan.store(ctx, d.e.o.Store); err != nil {
+		return err
+	}
+	wakes, created, err := d.e.o.Store.CreateDispatch(ctx, &d.holder, cd)
+	if err != nil {
+		return err
+	}
+	if !created {
+		return d.catchUp(ctx)
+	}
+	d.e.enqueue(ctx, wakes...)
+	return d.apply(cd.Launch)
+}
+
+// childSpec is one child to be.
+type childSpec struct {
+	title, prompt, toolUseID string
+}
+
+// dispatchPlan is a fan-out that is priced and ready but not stored.
+type dispatchPlan struct {
+	snapshot   forkcore.Snapshot
+	head, open []byte
+	specs      []childSpec
+	blocks     [][]byte
+	quote      forkcore.Quote
+	gate       forkcore.GateMode
+	budget     int64
+}
+
+// planDispatch takes the snapshot of a history and prices a fan-out over it.
+func (e *Engine) planDispatch(ctx context.Context, s forkcore.Session, head []byte, history []forkcore.Message, upTo int64, specs []childSpec, gate forkcore.GateMode) (*dispatchPlan, error) {
+	entries, err := e.o.Store.CacheEntries(ctx, s.ID)
+	if err != nil {
+		return nil, fmt.Errorf("load cache entries: %w", err)
+	}
+	snap, open, err := forkcore.NewSnapshot(s.ID, head, sessionParams(s), e.toolNames(), history, upTo, entries, time.Now().UTC())
+	if err != nil {
+		return nil, err
+	}
+	p := &dispatchPlan{snapshot: snap, head: head, open: open, specs: specs, gate: gate}
+	for _, c := range specs {
+		p.blocks = append(p.blocks, forkcore.DirectiveBlock(c.prompt))
+	}
+	var best *forkcore.CacheEntry
+	now := time.Now()
+	for i := range snap.Entries {
+		if en := &snap.Entries[i]; en.ExpiresAt().After(now) && (best == nil || en.Bytes > best.Bytes) {
+			best = en
+		}
+	}
+	info, priced := e.o.Catalogue.Model(s.Model)
+	p.quote = forkcore.NewQuote(info, priced, snap, best, p.blocks, gate)
+	return p, nil
+}
+
+// create builds the dispatch and its children.
+func (p *dispatchPlan) create(id string, s forkcore.Session, parentRunID string) (CreateDispatch, error) {
+	d := forkcore.Dispatch{
+		ID: id, SessionID: s.ID, ParentRunID: parentRunID, Snapshot: p.snapshot.ID,
+		Remaining: int64(len(p.specs)), Quote: p.quote, BudgetNanoUSD: p.budget, GateMode: p.gate, Gate: forkcore.GateNone,
+	}
+	cd := CreateDispatch{}
+	for i, c := range p.specs {
+		runID, err := forkcore.ChildRunID(id, i)
+		if err != nil {
+			return cd, err
+		}
+		d.RunIDs = append(d.RunIDs, runID)
+		sum := forkcore.DigestOf(p.blocks[i])
+		cd.Runs = append(cd.Runs, forkcore.Run{
+			ID: runID, SessionID: s.ID, AgentID: runID, Kind: forkcore.KindFork, Title: c.title, Directive: c.prompt,
+			ParentRunID: parentRunID, DispatchID: id, ToolUseID: c.toolUseID, Index: i, Snapshot: p.snapshot.ID, Background: true,
+		})
+		cd.Logs = append(cd.Logs, []forkcore.Entry{
+			{Kind: forkcore.EntryMarker, RunID: runID, Marker: &forkcore.Marker{Type: forkcore.MarkerForkOf, Snapshot: &p.snapshot.ID}},
+			{Kind: forkcore.EntryMessage, RunID: runID, Blob: sum, Bytes: p.blocks[i], Fragment: true},
+		})
+	}
+	if p.quote.Gate {
+		d.Gate, d.Generation, d.LeaderRunID = forkcore.GateClosed, 1, d.RunIDs[0]
+		cd.Runs[0].Leader = true
+	}
+	cd.Dispatch = d
+	return cd, nil
+}
+
+// store writes what the children will read; everything is found by its hash,
+// so writing twice changes nothing.
+func (p *dispatchPlan) store(ctx context.Context, st Store) error {
+	if err := st.PutBlobs(ctx, p.snapshot.SessionID, append([][]byte{p.head, p.open}, p.blocks...)...); err != nil {
+		return fmt.Errorf("store fork bytes: %w", err)
+	}
+	if err := st.PutSnapshot(ctx, p.snapshot); err != nil {
+		return fmt.Errorf("store snapshot: %w", err)
+	}
+	return nil
+}
+
+func (e *Engine) toolNames() []string {
+	var names []string
+	for _, t := range e.toolSpecs() {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// toolSpecs is the fixed order of the tools array: Agent first.
+func (e *Engine) toolSpecs() []forkcore.ToolSpec {
+	return append([]forkcore.ToolSpec{forkcore.AgentTool()}, e.o.Tools.Specs()...)
+}

@@ -1,0 +1,133 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"forkyard/forkcore"
+)
+
+// Transcript returns the log of the run's agent after a seq, oldest first: the
+// whole main log for a main turn. A fork's first message is shown assembled.
+func (e *Engine) Transcript(ctx context.Context, runID string, after int64) ([]forkcore.TranscriptLine, error) {
+	r, err := e.o.Store.Run(ctx, runID)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := e.o.Store.Log(ctx, r.SessionID, r.AgentID, after, 0)
+	if err != nil {
+		return nil, err
+	}
+	lines := make([]forkcore.TranscriptLine, 0, len(entries))
+	for _, en := range entries {
+		line, err := e.line(ctx, r, en)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, line)
+	}
+	return lines, nil
+}
+
+// Assemble turns a log entry of an event, which carries no bytes, into its
+// transcript line.
+func (e *Engine) Assemble(ctx context.Context, sessionID string, en forkcore.Entry, agentID string) (forkcore.TranscriptLine, error) {
+	if en.Kind == forkcore.EntryMessage && en.Bytes == nil {
+		blobs, err := e.o.Store.Blobs(ctx, sessionID, en.Blob)
+		if err != nil {
+			return forkcore.TranscriptLine{}, err
+		}
+		en.Bytes = blobs[0]
+	}
+	r := forkcore.Run{ID: en.RunID, SessionID: sessionID, AgentID: agentID}
+	if en.Fragment {
+		var err error
+		if r, err = e.o.Store.Run(ctx, en.RunID); err != nil {
+			return forkcore.TranscriptLine{}, err
+		}
+	}
+	return e.line(ctx, r, en)
+}
+
+func (e *Engine) line(ctx context.Context, r forkcore.Run, en forkcore.Entry) (forkcore.TranscriptLine, error) {
+	l := forkcore.TranscriptLine{Seq: en.Seq, At: en.At, Kind: en.Kind, RunID: en.RunID, Message: en.Bytes, Marker: en.Marker}
+	if en.Fragment {
+		s, err := e.snapshots.get(ctx, r.SessionID, r.Snapshot)
+		if err != nil {
+			return l, err
+		}
+		l.Message = forkcore.CloseSegment(s.open, en.Bytes)
+	}
+	return l, nil
+}
+
+// RequestBody rebuilds the exact bytes of a request from the log and checks
+// them against the digest that was stored when they were sent.
+func (e *Engine) RequestBody(ctx context.Context, runID string, n int64) ([]byte, error) {
+	r, err := e.o.Store.Run(ctx, runID)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := e.o.Store.Requests(ctx, runID)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		if row.N == n {
+			return e.rebuild(ctx, r, row)
+		}
+	}
+	return nil, fmt.Errorf("request %d of run %s: %w", n, runID, forkcore.ErrNotFound)
+}
+
+func (e *Engine) rebuild(ctx context.Context, r forkcore.Run, row forkcore.RequestRow) ([]byte, error) {
+	s, err := e.o.Store.Session(ctx, r.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	params, view := sessionParams(s), forkcore.NewView()
+	var head []byte
+	if r.Kind == forkcore.KindFork {
+		snap, err := e.snapshots.get(ctx, r.SessionID, r.Snapshot)
+		if err != nil {
+			return nil, err
+		}
+		params, head, view = snap.manifest.Params, snap.head, forkcore.NewForkView(snap.inherited, snap.open)
+	} else {
+		blobs, err := e.o.Store.Blobs(ctx, s.ID, s.Head)
+		if err != nil {
+			return nil, err
+		}
+		head = blobs[0]
+	}
+	entries, err := e.o.Store.Log(ctx, r.SessionID, r.AgentID, 0, int(row.LogSeq))
+	if err != nil {
+		return nil, err
+	}
+	for _, en := range entries {
+		if err := view.Apply(en); err != nil {
+			return nil, err
+		}
+	}
+	body, err := forkcore.NewCanonical(head, view.Raws(), params).Splice(row.Marks)
+	if err != nil {
+		return nil, err
+	}
+	if body.Digest() != row.Body {
+		return nil, fmt.Errorf("request %d of run %s rebuilt from the log: %w", row.N, r.ID, forkcore.ErrCorrupt)
+	}
+	return body.Bytes(), nil
+}
+
+// SnapshotBytes returns a snapshot's canonical bytes, checked against its id.
+func (e *Engine) SnapshotBytes(ctx context.Context, sessionID string, id forkcore.Digest) ([]byte, error) {
+	s, err := e.snapshots.get(ctx, sessionID, id)
+	if err != nil {
+		return nil, err
+	}
+	b := s.bytes()
+	if forkcore.DigestOf(b) != id {
+		return nil, fmt.Errorf("snapshot %s: %w", id, forkcore.ErrCorrupt)
+	}
+	return b, nil
+}
