@@ -69,12 +69,10 @@ func (s *Set) runGlob(ctx context.Context, sc *scene, input json.RawMessage) for
 // globStart returns the directory a search starts in and the pattern below it:
 // the part of the pattern without wildcards belongs to the former.
 func (w *workspace) globStart(dir, pattern string) (start, rest string, err error) {
+	// Clean also takes out each .. but leading ones, which end up in base.
 	base, rest := doublestar.SplitPattern(filepath.ToSlash(path.Clean(pattern)))
 	if !doublestar.ValidatePattern(rest) {
 		return "", "", fmt.Errorf("the pattern %s is not valid: check its brackets and braces", quote(pattern))
-	}
-	if slices.Contains(strings.Split(rest, "/"), "..") {
-		return "", "", fmt.Errorf("the pattern %s must not climb with .. after a wildcard", quote(pattern))
 	}
 	if filepath.IsAbs(base) {
 		start, err = w.rel(base)

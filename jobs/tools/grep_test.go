@@ -102,7 +102,7 @@ func TestGrep(t *testing.T) {
 		y.set = set
 		for _, tt := range tests {
 			t.Run(how+"/"+tt.name, func(t *testing.T) {
-				y.t = t
+				y := y.at(t)
 				if diff := cmp.Diff(tt.want, y.ok("Grep", tt.in)); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
@@ -110,7 +110,7 @@ func TestGrep(t *testing.T) {
 		}
 		for _, tt := range errors {
 			t.Run(how+"/"+tt.name, func(t *testing.T) {
-				y.t = t
+				y := y.at(t)
 				y.fails("Grep", tt.in, tt.want)
 			})
 		}
@@ -131,7 +131,7 @@ func TestB08_PatternIsNeverAFlag(t *testing.T) {
 		y.set = set
 		for i, p := range patterns {
 			t.Run(how+"/"+p, func(t *testing.T) {
-				y.t = t
+				y := y.at(t)
 				name := fmt.Sprintf("f%d.txt", i)
 				for _, path := range []string{".", name} {
 					got := y.ok("Grep", input("pattern", p, "path", path, "output_mode", "content"))

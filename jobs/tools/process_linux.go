@@ -1,13 +1,18 @@
 package tools
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -17,11 +22,14 @@ import (
 const (
 	// drainGrace is how long the output of a command that has ended may still
 	// come, for example through tee in a process substitution.
-	drainGrace = 100 * time.Millisecond
+	drainGrace = 300 * time.Millisecond
 	// termGrace lies between SIGTERM and SIGKILL.
 	termGrace = 300 * time.Millisecond
 	// killGrace is how long the kernel gets to end what was killed.
 	killGrace = time.Second
+	// groupGrace is the same for members that hold no pipe. It passes unused
+	// only where nobody reaps orphans, as in a container without an init.
+	groupGrace = 100 * time.Millisecond
 )
 
 // runGroup runs cmd as the leader of a session of its own and writes what the
@@ -87,7 +95,7 @@ func runGroup(ctx context.Context, cmd *exec.Cmd, out io.Writer, limit time.Dura
 	select {
 	case <-exited:
 		await(drainGrace, drained)
-		end.leftBehind = !closed(drained)
+		end.leftBehind = !closed(drained) && inGroup(cmd.Process.Pid)
 	case <-timer.C:
 		end.timedOut = true
 	case <-ctx.Done():
@@ -105,6 +113,7 @@ func runGroup(ctx context.Context, cmd *exec.Cmd, out io.Writer, limit time.Dura
 	if closed(exited) {
 		<-reaped
 		end.state = cmd.ProcessState
+		awaitGroup(group)
 	}
 	_ = r.Close() // ends the reader where an escaped process holds the pipe
 	<-drained
@@ -118,6 +127,30 @@ func awaitExit(pid int) {
 		if !errors.Is(err, unix.EINTR) {
 			return
 		}
+	}
+}
+
+// inGroup tells whether a process of the group still runs. A slow reader alone is
+// no sign of one, and the text of a result should not depend on the load.
+func inGroup(pgid int) bool {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	return slices.ContainsFunc(stats, func(stat string) bool {
+		b, err := os.ReadFile(stat)
+		if err != nil {
+			return false // ended meanwhile
+		}
+		// pid (name) state parent group ..., see proc_pid_stat(5). The name may
+		// hold anything. Z and X are dead.
+		f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+		return len(f) > 2 && f[0] != "Z" && f[0] != "X" && f[2] == strconv.Itoa(pgid)
+	})
+}
+
+// awaitGroup waits for the members of a group that were killed but have not
+// quite ended. Asking with signal 0 harms no one, whoever has the number now.
+func awaitGroup(group int) {
+	for end := time.Now().Add(groupGrace); unix.Kill(group, 0) == nil && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
 	}
 }
 
