@@ -1,0 +1,72 @@
+package web
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/a-h/templ"
+	"github.com/labstack/echo/v4"
+)
+
+//go:generate go tool templ generate
+
+// frame is what surrounds every page.
+type frame struct {
+	Title     string
+	SignedIn  bool
+	Simulated bool
+	Kept      bool
+	Notice    string
+	Version   string
+}
+
+func (s *Server) frame(c echo.Context, title string) frame {
+	signedIn, _ := c.Get(signedInKey).(bool)
+	return frame{
+		Title: title, SignedIn: signedIn,
+		Simulated: s.o.Simulated, Kept: s.o.Kept, Notice: s.o.Notice, Version: s.o.Version,
+	}
+}
+
+// render writes a page. It is rendered whole first, so that an error in the middle can still become an error page.
+func (s *Server) render(c echo.Context, status int, page templ.Component) error {
+	var b bytes.Buffer
+	if err := page.Render(c.Request().Context(), &b); err != nil {
+		return fmt.Errorf("rendering a page: %w", err)
+	}
+	return c.HTMLBlob(status, b.Bytes())
+}
+
+// dollars shows nano-dollars with four decimals, rounded; nil has no price.
+func dollars(nano *int64) string {
+	if nano == nil {
+		return "no price"
+	}
+	const unit = 100_000 // a ten-thousandth of a dollar
+	n := *nano
+	sign := ""
+	if n < 0 {
+		sign, n = "−", -n
+	}
+	tenThousandths := (n + unit/2) / unit
+	if n > 0 && tenThousandths == 0 {
+		return sign + "< $0.0001"
+	}
+	return fmt.Sprintf("%s$%d.%04d", sign, tenThousandths/10_000, tenThousandths%10_000)
+}
+
+// percent shows a fraction with one decimal; nil is a dash.
+func percent(f *float64) string {
+	if f == nil {
+		return "–"
+	}
+	return strconv.FormatFloat(100**f, 'f', 1, 64) + " %"
+}
+
+// moment is a time for people without a script, in UTC; app.js shows it in their own zone.
+func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// machineMoment is the same for the datetime attribute.
+func machineMoment(t time.Time) string { return t.UTC().Format(time.RFC3339) }

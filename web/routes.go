@@ -1,0 +1,45 @@
+package web
+
+import (
+	"github.com/labstack/echo/v4"
+
+	"forkyard/static"
+)
+
+// The paths that pages link to. Those of the API are in api/routes.go.
+const (
+	pathStatus  = "/"
+	pathSession = "/sessions/"
+	pathLogin   = "/login"
+	pathLogout  = "/logout"
+	pathStatic  = "/static/"
+	pathHealth  = "/healthz"
+	pathReady   = "/readyz"
+	pathMetrics = "/metrics"
+	prefixAPI   = "/api/v1"
+)
+
+func (s *Server) routes() {
+	e := s.echo
+	// In this order. Nothing here compresses, buffers or times out a response, because of the streams.
+	e.Use(s.count, s.identify, s.recoverPanic, securityHeaders, s.checkHost, s.authenticate, limitBody)
+
+	s.api.Mount(e.Group(prefixAPI))
+
+	get(e, pathStatus, s.statusPage)
+	get(e, pathSession+":id", s.sessionPage)
+	get(e, pathLogin, s.loginPage)
+	e.POST(pathLogin, s.signIn)
+	e.POST(pathLogout, s.signOut)
+	get(e, pathStatic+"*", echo.WrapHandler(static.Handler()))
+
+	get(e, pathHealth, s.health)
+	get(e, pathReady, s.ready)
+	get(e, pathMetrics, s.metrics)
+}
+
+// get routes HEAD beside GET, which echo does not do by itself.
+func get(e *echo.Echo, path string, h echo.HandlerFunc) {
+	e.GET(path, h)
+	e.HEAD(path, h)
+}
