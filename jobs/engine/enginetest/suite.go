@@ -1,0 +1,173 @@
+// Package enginetest holds the conformance suite that every engine.Store runs.
+package enginetest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"testing"
+	"time"
+
+	"forkyard/forkcore"
+	"forkyard/jobs/engine"
+)
+
+// RunStore checks a store against the contract of engine.Store. open returns a
+// store over an empty database and is called once for each subtest.
+func RunStore(t *testing.T, open func(t *testing.T) engine.Store) {
+	tests := []struct {
+		name string
+		run  func(*fixture)
+	}{
+		{"create session", testCreateSession},
+		{"accept", testAccept},
+		{"accept repeated", testAcceptRepeated},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) { tt.run(newFixture(t, open(t))) })
+	}
+}
+
+const (
+	web    = "web-1"
+	worker = "worker-1"
+)
+
+// fixture is one test's store and session.
+type fixture struct {
+	*testing.T
+	ctx     context.Context
+	store   engine.Store
+	session string
+	count   uint64
+}
+
+func newFixture(t *testing.T, s engine.Store) *fixture {
+	f := &fixture{T: t, ctx: t.Context(), store: s}
+	f.session = f.createSession(forkcore.Session{})
+	return f
+}
+
+// entropy is different in every call and the same in every run of a test.
+func (f *fixture) entropy() (e forkcore.Entropy) {
+	f.count++
+	binary.BigEndian.PutUint64(e[2:], f.count)
+	return e
+}
+
+func (f *fixture) name(prefix string) string {
+	e := f.entropy()
+	return prefix + forkcore.DigestOf(e[:]).String()[:8]
+}
+
+func (f *fixture) createSession(s forkcore.Session) (id string) {
+	f.Helper()
+	s.ID = forkcore.NewSessionID(f.entropy())
+	s.Workspace, s.Model, s.Mode = "/srv/app", "claude-sonnet-5-5", forkcore.ModeFork
+	_, created, err := f.store.CreateSession(f.ctx, s, "hash")
+	f.noError(err, "create session")
+	if !created {
+		f.Fatal("create session: created = false for a new id")
+	}
+	return s.ID
+}
+
+func (f *fixture) newRunID() string {
+	id, err := forkcore.NewRunID(f.session, f.entropy())
+	f.noError(err, "new run id")
+	return id
+}
+
+func (f *fixture) noError(err error, doing string) {
+	f.Helper()
+	if err != nil {
+		f.Fatalf("%s: %v", doing, err)
+	}
+}
+
+func (f *fixture) wantError(err, want error, doing string) {
+	f.Helper()
+	if !errors.Is(err, want) {
+		f.Fatalf("%s: error = %v, want %v", doing, err, want)
+	}
+}
+
+func (f *fixture) wantConflict(err error, doing string) {
+	f.Helper()
+	var conflict *forkcore.ConflictError
+	if !errors.As(err, &conflict) || conflict.Message == "" || conflict.NextStep == "" {
+		f.Fatalf("%s: error = %v, want a *forkcore.ConflictError with message and next step", doing, err)
+	}
+}
+
+func equal[T comparable](f *fixture, got, want T, what string) {
+	f.Helper()
+	if got != want {
+		f.Errorf("%s = %v, want %v", what, got, want)
+	}
+}
+
+// eventually calls done until it is true; the database's clock must move for it.
+func (f *fixture) eventually(what string, done func() bool) {
+	f.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !done() {
+		if time.Now().After(deadline) {
+			f.Fatalf("%s did not happen in time", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func (f *fixture) run(id string) forkcore.Run {
+	f.Helper()
+	r, err := f.store.Run(f.ctx, id)
+	f.noError(err, "read run")
+	return r
+}
+
+func (f *fixture) sessionNow() forkcore.Session {
+	f.Helper()
+	s, err := f.store.Session(f.ctx, f.session)
+	f.noError(err, "read session")
+	return s
+}
+
+func (f *fixture) dispatch(id string) forkcore.Dispatch {
+	f.Helper()
+	d, err := f.store.Dispatch(f.ctx, id)
+	f.noError(err, "read dispatch")
+	return d
+}
+
+func (f *fixture) inbox() []engine.InboxItem {
+	f.Helper()
+	items, err := f.store.Inbox(f.ctx, f.session)
+	f.noError(err, "read inbox")
+	return items
+}
+
+// log reads a whole log.
+func (f *fixture) log(agent string) []forkcore.Entry {
+	f.Helper()
+	entries, err := f.store.Log(f.ctx, f.session, agent, 0, 0)
+	f.noError(err, "read log")
+	return entries
+}
+
+// kinds names the entries of a log: "message" or the type of a marker.
+func (f *fixture) kinds(agent string) string {
+	f.Helper()
+	s := ""
+	for _, e := range f.log(agent) {
+		if s != "" {
+			s += " "
+		}
+		if e.Marker != nil {
+			s += string(e.Marker.Type)
+		} else {
+			s += string(e.Kind)
+		}
+	}
+	return s
+}

@@ -1,0 +1,12 @@
+-- A.run; A.candidate, A.title for the turn that the last child's end may start. Answers wakes.
+local key = RUN .. A.run
+local again = replay(key)
+if again then return again end
+local state = get(key, 'state')
+if state == '' then return fail('not_found') end
+if not NEXT[state] then
+  return fail('conflict', 'This run has ended already (' .. state .. ').', 'Nothing is left to cancel.')
+end
+wish_stop(A.run, 'cancel')
+obey_stop(A.run, A.candidate, A.title)
+return ok(wake_list())

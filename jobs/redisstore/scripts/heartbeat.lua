@@ -1,0 +1,14 @@
+-- A.executor. Answers run id and kind by turns.
+redis.call('HSET', BEATS, A.executor, NOW_S)
+-- The answer is kept until the next beat: a repeat of this call (same op) must not lose signals.
+local sent = redis.call('HMGET', SENT .. A.executor, 'op', 'reply')
+if sent[1] == OP then return cjson.decode(sent[2]) end
+local reply = {'ok'}
+for _, v in ipairs(redis.call('HGETALL', SIGNALS .. A.executor)) do reply[#reply + 1] = v end
+if #reply > 1 then
+  redis.call('DEL', SIGNALS .. A.executor)
+  redis.call('HSET', SENT .. A.executor, 'op', OP, 'reply', cjson.encode(reply))
+elseif sent[1] then
+  redis.call('DEL', SENT .. A.executor)
+end
+return reply

@@ -1,0 +1,5 @@
+-- Holder. Answers the wake.
+local bad = guard()
+if bad then return bad end
+requeue(A.run)
+return ok(wake_list())

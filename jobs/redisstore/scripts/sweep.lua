@@ -1,0 +1,28 @@
+-- A.dead, A.redue (ms), A.batch. Answers wakes.
+local beats = redis.call('HGETALL', BEATS)
+for i = 1, #beats, 2 do
+  local executor = beats[i]
+  if NOW - tonumber(beats[i + 1]) > tonumber(A.dead) then
+    for _, rid in ipairs(redis.call('SMEMBERS', HELD .. executor)) do
+      local h = redis.call('HMGET', RUN .. rid, 'state', '_executor')
+      if h[1] == 'running' and h[2] == executor then requeue(rid) end
+    end
+    redis.call('DEL', HELD .. executor, SIGNALS .. executor, SENT .. executor)
+    redis.call('HDEL', BEATS, executor)
+  end
+end
+
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', DUE, '-inf', NOW_S, 'LIMIT', 0, A.batch)) do
+  local what, id = string.match(member, '^(%a+):(.*)$')
+  if what == 'run' and get(RUN .. id, 'state') == 'queued' then
+    wakes[#wakes + 1] = id .. '.' .. get(RUN .. id, 'wake')
+  elseif what == 'gate' and get(DISPATCH .. id, 'gate') == 'closed' then
+    open_gate(id, get(DISPATCH .. id, 'leader'), 'limit')
+  else
+    redis.call('ZREM', DUE, member)
+  end
+end
+for _, wake in ipairs(wakes) do
+  redis.call('ZADD', DUE, int(NOW + tonumber(A.redue)), 'run:' .. string.match(wake, '^[^.]+'))
+end
+return ok(wake_list())

@@ -1,0 +1,44 @@
+-- A.run, A.wake, A.executor, A.token, A.ttl (ms an opening is trusted); A.candidate, A.title for the end of a stopped run.
+-- Answers epoch, run, open ledger rows.
+local key = RUN .. A.run
+
+local function granted()
+  local reply = {'ok', get(key, '_epoch'), (public(key))}
+  local open = redis.call('HKEYS', OPEN .. A.run)
+  table.sort(open, function(a, b) return tonumber(a) < tonumber(b) end)
+  for _, n in ipairs(open) do reply[#reply + 1] = get(LEDGER .. A.run, n) end
+  return reply
+end
+
+local state = get(key, 'state')
+if state == '' then return fail('not_found') end
+if state == 'running' and get(key, '_token') == A.token then return granted() end
+if state ~= 'queued' or get(key, 'wake') ~= A.wake then return fail('stale') end
+if get(key, 'stop') ~= '' then
+  obey_stop(A.run, A.candidate, A.title)
+  overdue()
+  flush()
+  return fail('stale')
+end
+
+local did, requests = get(key, 'dispatch'), get(key, 'requests')
+if did ~= '' and (requests == '' or requests == '0') then
+  local dkey = DISPATCH .. did
+  local gate = get(dkey, 'gate')
+  if gate == 'closed' and get(dkey, 'leader') ~= A.run then
+    set_state(A.run, 'parked')
+    flush()
+    return fail('parked')
+  end
+  if gate == 'open' and NOW - tonumber(get(dkey, '_opened')) > tonumber(A.ttl) then
+    -- The shared entry is gone by now: write it again before the others read.
+    redis.call('HINCRBY', dkey, 'generation', 1)
+    redis.call('HSET', dkey, 'gate', 'closed')
+    lead(did, A.run)
+    gate_history(did, 'closed', A.run, 'expired')
+  end
+end
+set_state(A.run, 'running')
+grant(A.run, A.executor, A.token)
+flush()
+return granted()

@@ -1,0 +1,49 @@
+package redisstore
+
+import (
+	"context"
+	"strings"
+
+	"forkyard/forkcore"
+	"forkyard/jobs/engine"
+)
+
+// Stop implements engine.Store. An idle session has nothing to stop: no ids, no error.
+func (s *Store) Stop(ctx context.Context, sessionID, scope string) ([]string, []engine.Wake, error) {
+	sh, err := shardOf(sessionID)
+	if err != nil {
+		return nil, nil, err
+	}
+	if scope != "turn" && scope != "tree" {
+		return nil, nil, forkcore.Invalid("scope", "must be turn or tree")
+	}
+	a, err := s.run(ctx, freshStep(scriptStop, sh, args{"session": sessionID, "scope": scope}))
+	if err != nil {
+		return nil, nil, err
+	}
+	wakes, err := parseWakes(a[1])
+	return strings.Fields(a[0]), wakes, err
+}
+
+// Cancel implements engine.Store.
+func (s *Store) Cancel(ctx context.Context, runID string) ([]engine.Wake, error) {
+	sh, err := shardOf(runID)
+	if err != nil {
+		return nil, err
+	}
+	a := args{"run": runID}
+	if err := a.newTurn(sh); err != nil {
+		return nil, err
+	}
+	return s.wakesOf(ctx, freshStep(scriptCancel, sh, a), 0)
+}
+
+// SignalBackground implements engine.Store.
+func (s *Store) SignalBackground(ctx context.Context, runID string) error {
+	sh, err := shardOf(runID)
+	if err != nil {
+		return err
+	}
+	_, err = s.run(ctx, freshStep(scriptSignalBackground, sh, args{"run": runID}))
+	return err
+}
