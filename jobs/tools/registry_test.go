@@ -215,7 +215,7 @@ func TestRunRecoversFromPanics(t *testing.T) {
 }
 
 func TestSecretsLeaveNoTool(t *testing.T) {
-	const secret = "sk-ant-0123456789abcdef"
+	const secret = "fy_tok_0123456789abcdef"
 	key := "-----BEGIN KEY-----\nMIIEabcdefghijkl\nq83vabcdefghijkl\n-----END KEY-----\n"
 	y := newYard(t, map[string]string{
 		"conf":           "token=" + secret + "\n" + key,
@@ -237,16 +237,16 @@ func TestSecretsLeaveNoTool(t *testing.T) {
 		"many":        y.ok("Read", `{"file_path":"many"}`),
 		"glob":        y.ok("Glob", `{"pattern":"*"}`),
 		"command":     y.ok("Bash", input("command", "cat conf; cat long many wide")),
-		"split":       y.ok("Bash", input("command", "printf sk-ant-; printf '%s' 0123456789abcdef; echo")),
+		"split":       y.ok("Bash", input("command", "printf fy_tok_; printf '%s' 0123456789abcdef; echo")),
 		"at the cut":  y.ok("Bash", input("command", "head -c 490 /dev/zero | tr '\\0' a; cat many; printf "+secret+"; head -c 490 /dev/zero | tr '\\0' a")),
 		"bad pattern": y.fails("Grep", input("pattern", "(["+secret)),
 	}
 	for i, set := range bothSearches(t) {
 		y.set = set
-		calls[fmt.Sprint("grep ", i)] = y.ok("Grep", `{"pattern":"token|aaa|sk-|MII","output_mode":"content"}`)
+		calls[fmt.Sprint("grep ", i)] = y.ok("Grep", `{"pattern":"token|aaa|fy_|MII","output_mode":"content"}`)
 	}
 	for name, text := range calls {
-		for _, part := range []string{secret[:7] + secret[7:11], "0123456789", "MIIEabcdefghijkl", "sk-ant"} {
+		for _, part := range []string{secret[:11], "0123456789", "MIIEabcdefghijkl", "fy_tok"} {
 			if strings.Contains(text, part) {
 				t.Errorf("%s: %q is left in %q", name, part, CutText(text, 3000))
 			}
