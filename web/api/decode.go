@@ -78,8 +78,9 @@ func decodeStrict(body []byte, v any) error {
 	if err := d.Decode(v); err != nil {
 		return decodeError(err, int64(len(body)))
 	}
+	end := d.InputOffset()
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return forkcore.Invalid(field, fmt.Sprintf("goes on behind the JSON object, at byte %d", d.InputOffset()))
+		return forkcore.Invalid(field, fmt.Sprintf("goes on behind the JSON object, which ends at byte %d", end))
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func fileConflicts(runs []forkcore.Run) []fileConflictOf {
 }
 
 // changedFiles reads paths out of free text: one for each line or comma, the first word of it, without list signs and quotes.
-// A word counts as a path when it holds a slash or a dot inside, so that "none" and "no files" name nothing.
+// A word counts as a path when it holds a slash, or a dot that does not end it, so that "None." and "no files" name nothing.
 func changedFiles(text string) []string {
 	var paths []string
 	for part := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '\n' || r == ',' || r == ';' }) {
@@ -80,8 +80,7 @@ func changedFiles(text string) []string {
 			continue
 		}
 		path := strings.TrimPrefix(strings.Trim(words[0], "`'\"*():"), "./")
-		inner := strings.Trim(path, ".")
-		if strings.ContainsAny(inner, "./") && path != "n/a" && path != "N/A" {
+		if strings.ContainsAny(strings.TrimRight(path, "."), "./") && path != "n/a" && path != "N/A" {
 			paths = append(paths, path)
 		}
 	}

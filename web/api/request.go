@@ -23,7 +23,7 @@ type request struct {
 	PrefixBytes    int64                  `json:"prefix_bytes"`
 	Body           forkcore.Digest        `json:"body_sha256"`
 	BodyBytes      int64                  `json:"body_bytes"`
-	Marks          []forkcore.Mark        `json:"marks"`
+	Marks          []mark                 `json:"marks"`
 	ExpectedRead   *int64                 `json:"expected_read_tokens"`
 	Usage          *forkcore.Usage        `json:"usage"`
 	UsageEstimated bool                   `json:"usage_estimated"`
@@ -35,15 +35,21 @@ type request struct {
 	Error          *string                `json:"error"`
 }
 
+// mark is a cache_control mark: the path of its block and its TTL, "5m" or "1h".
+type mark struct {
+	Block string `json:"block"`
+	TTL   string `json:"ttl"`
+}
+
 func requestView(r forkcore.RequestRow) request {
 	v := request{
 		RunID: r.RunID, N: r.N, StartedAt: stamp(r.StartedAt), FirstEventAt: stampOf(r.FirstEventAt), EndedAt: stampOf(r.EndedAt),
 		Attempt: r.Attempt, Model: r.Model, Prefix: r.Prefix, PrefixBytes: r.PrefixBytes, Body: r.Body, BodyBytes: r.BodyBytes,
-		Marks: r.Marks, ExpectedRead: r.ExpectedRead, Usage: r.Usage, UsageEstimated: r.Estimated, CostNanoUSD: r.Cost,
+		Marks: make([]mark, len(r.Marks)), ExpectedRead: r.ExpectedRead, Usage: r.Usage, UsageEstimated: r.Estimated, CostNanoUSD: r.Cost,
 		ReadFrom: r.ReadFrom, MissReason: r.Miss, StopReason: orNull(r.StopReason), Status: r.Status, Error: orNull(r.Error),
 	}
-	if v.Marks == nil {
-		v.Marks = []forkcore.Mark{}
+	for i, m := range r.Marks {
+		v.Marks[i] = mark{Block: m.Block, TTL: m.TTL}
 	}
 	return v
 }

@@ -51,7 +51,7 @@ type Writer struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	buf     []byte
-	release func() bool
+	release func()
 }
 
 // Start sends the headers of a stream and takes the server's write deadline off. When ctx ends, a write that
@@ -73,10 +73,17 @@ func Start(ctx context.Context, w http.ResponseWriter) (*Writer, error) {
 	if err := c.Flush(); err != nil {
 		return nil, fmt.Errorf("sending the headers of a stream: %w", err)
 	}
-	release := context.AfterFunc(ctx, func() {
+	done := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(done)
 		// An error means that the connection is gone already.
 		_ = c.SetWriteDeadline(time.Now().Add(cutGrace))
 	})
+	release := func() {
+		if !stop() {
+			<-done // w belongs to the server, and to the next request, once the handler returns
+		}
+	}
 	return &Writer{w: w, control: c, release: release}, nil
 }
 
@@ -95,5 +102,5 @@ func (w *Writer) Send(frames ...Frame) error {
 	return nil
 }
 
-// Close forgets the context of Start. It does not end the response; returning from the handler does.
+// Close forgets the context of Start; nothing touches the response afterwards. Returning from the handler ends it.
 func (w *Writer) Close() { w.release() }
