@@ -37,7 +37,7 @@ test: ## Test everything with the race detector (PKG=./web/... RUN=TestName)
 		-race -shuffle=on -timeout=5m $(if $(RUN),-run='$(RUN)') $(PKG)
 
 .PHONY: lint
-lint: bin/golangci-lint assets ## Check format, generated files, modules, vet, staticcheck, golangci-lint (first build: minutes)
+lint: bin/golangci-lint assets ## Check format, generated files, modules, vet, golangci-lint with staticcheck (first build: minutes)
 	@scripts/lint.sh
 
 .PHONY: bench
@@ -52,7 +52,7 @@ generate: $(GENERATED) ## Generate Go from the templates that changed
 
 .PHONY: format
 format: ## Format Go and templates
-	go tool -modfile=tools/go.mod gofumpt -w $$(git ls-files --cached --others --exclude-standard '*.go')
+	go tool -modfile=tools/go.mod gofumpt -w .
 	$(if $(TEMPLATES),go tool templ fmt $(TEMPLATES))
 
 .PHONY: build
