@@ -1,0 +1,154 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"forkyard/forkcore"
+)
+
+// config is what flags and the environment say. A flag wins over its variable.
+type config struct {
+	addr           string
+	redisURL       string
+	dataDir        string
+	workspaces     []string // absolute folders
+	remotes        []string // git remotes
+	adminToken     string
+	concurrency    int
+	apiKey         string
+	baseURL        string
+	model          string
+	publicURL      string
+	autoBackground time.Duration
+	forkOff        bool
+	coordinator    bool
+	gate           forkcore.GateMode
+	simulated      bool // the endpoint at baseURL is a simulator
+}
+
+// setting is one variable and the flag of the same name: FORKYARD_ADDR is
+// -forkyard-addr, and -addr for short.
+type setting struct{ env, fallback, usage string }
+
+var settings = []setting{
+	{"FORKYARD_ADDR", "127.0.0.1:8080", "address to listen on"},
+	{"FORKYARD_REDIS_URL", "", "redis://… to share with workers; empty = everything in this process"},
+	{"FORKYARD_DATA_DIR", ".forkyard", "folder for data, the admin token and the sample workspace"},
+	{"FORKYARD_WORKSPACES", "", "comma-separated folders and git remotes that sessions may use; empty = a sample"},
+	{"FORKYARD_ADMIN_TOKEN", "", "API token; empty = one is made and kept in the data folder"},
+	{"FORKYARD_CONCURRENCY", "32", "runs that the embedded worker advances at a time"},
+	{"ANTHROPIC_API_KEY", "", "key for the Messages API; empty without a base URL = simulated model"},
+	{"ANTHROPIC_BASE_URL", "", "another Messages API endpoint"},
+	{"FORKYARD_MODEL", "claude-sonnet-5-5", "model of sessions that name none"},
+	{"FORKYARD_PUBLIC_URL", "", "URL that browsers use, when a proxy stands in front"},
+	{"AGENT_AUTO_BACKGROUND_TASKS", "", "1 = a foreground turn moves to a worker after a while"},
+	{"FORKYARD_AUTO_BACKGROUND_AFTER", "120s", "after how long"},
+	{"FORKYARD_FORK_SUBAGENT", "on", "off = sessions without a mode do not fork"},
+	{"AGENT_COORDINATOR_MODE", "", "1 = sessions without a mode are coordinators"},
+	{"FORKYARD_GATE", "auto", "hold siblings until their prefix is readable: auto, always or off"},
+	{"FORKYARD_SIMULATED", "", "1 = the endpoint at ANTHROPIC_BASE_URL is a simulator, and pages say so"},
+}
+
+// flagNames are the names a variable's flag answers to.
+func flagNames(env string) []string {
+	full := strings.ReplaceAll(strings.ToLower(env), "_", "-")
+	if short, ok := strings.CutPrefix(full, "forkyard-"); ok {
+		return []string{full, short}
+	}
+	return []string{full}
+}
+
+// parseConfig reads flags and the environment and reports every bad value at
+// once. flag.ErrHelp means that help was asked for and written.
+func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (config, error) {
+	values := map[string]*string{}
+	fs := flag.NewFlagSet("web", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.Usage = func() {
+		fmt.Fprintln(stderr, "web serves the dashboard and the API. Flags, each with its environment variable:")
+		for _, s := range settings {
+			names := flagNames(s.env)
+			fmt.Fprintf(stderr, "  -%s (%s)\n    \t%s\n", names[len(names)-1], s.env, s.usage)
+		}
+	}
+	for _, s := range settings {
+		v := getenv(s.env)
+		if v == "" {
+			v = s.fallback
+		}
+		values[s.env] = &v
+		for _, name := range flagNames(s.env) {
+			fs.StringVar(&v, name, v, s.usage)
+		}
+	}
+	if err := fs.Parse(args); err != nil {
+		return config{}, err
+	}
+	if fs.NArg() > 0 {
+		return config{}, fmt.Errorf("unknown argument %q; settings are flags such as -addr", fs.Arg(0))
+	}
+
+	get := func(env string) string { return strings.TrimSpace(*values[env]) }
+	var errs []error
+	bad := func(env, format string, a ...any) {
+		errs = append(errs, fmt.Errorf("%s: %s", env, fmt.Sprintf(format, a...)))
+	}
+	boolean := func(env string) bool {
+		switch strings.ToLower(get(env)) {
+		case "1", "true", "on", "yes":
+			return true
+		case "", "0", "false", "off", "no":
+			return false
+		}
+		bad(env, "%q is neither on nor off", get(env))
+		return false
+	}
+	c := config{
+		addr: get("FORKYARD_ADDR"), redisURL: get("FORKYARD_REDIS_URL"), adminToken: get("FORKYARD_ADMIN_TOKEN"),
+		apiKey: get("ANTHROPIC_API_KEY"), baseURL: get("ANTHROPIC_BASE_URL"), model: get("FORKYARD_MODEL"),
+		publicURL: strings.TrimRight(get("FORKYARD_PUBLIC_URL"), "/"), gate: forkcore.GateMode(get("FORKYARD_GATE")),
+		forkOff: !boolean("FORKYARD_FORK_SUBAGENT"), coordinator: boolean("AGENT_COORDINATOR_MODE"), simulated: boolean("FORKYARD_SIMULATED"),
+	}
+	if _, _, err := net.SplitHostPort(c.addr); err != nil {
+		bad("FORKYARD_ADDR", "%q is no host:port such as 127.0.0.1:8080", c.addr)
+	}
+	var err error
+	if c.dataDir, err = filepath.Abs(get("FORKYARD_DATA_DIR")); err != nil {
+		bad("FORKYARD_DATA_DIR", "%v", err)
+	}
+	if c.concurrency, err = strconv.Atoi(get("FORKYARD_CONCURRENCY")); err != nil || c.concurrency < 1 || c.concurrency > 10_000 {
+		bad("FORKYARD_CONCURRENCY", "%q is no number from 1 to 10000", get("FORKYARD_CONCURRENCY"))
+	}
+	after, err := time.ParseDuration(get("FORKYARD_AUTO_BACKGROUND_AFTER"))
+	if err != nil || after < 0 {
+		bad("FORKYARD_AUTO_BACKGROUND_AFTER", "%q is no duration such as 120s", get("FORKYARD_AUTO_BACKGROUND_AFTER"))
+	}
+	if boolean("AGENT_AUTO_BACKGROUND_TASKS") {
+		c.autoBackground = after
+	}
+	switch c.gate {
+	case forkcore.GateAuto, forkcore.GateAlways, forkcore.GateOff:
+	default:
+		bad("FORKYARD_GATE", "%q is neither auto, always nor off", c.gate)
+	}
+	for _, w := range strings.Split(get("FORKYARD_WORKSPACES"), ",") {
+		switch w = strings.TrimSpace(w); {
+		case w == "":
+		case filepath.IsAbs(w):
+			c.workspaces = append(c.workspaces, filepath.Clean(w))
+		case strings.Contains(w, "://") || strings.Contains(w, "@"):
+			c.remotes = append(c.remotes, w)
+		default:
+			bad("FORKYARD_WORKSPACES", "%q is neither an absolute folder nor a git remote", w)
+		}
+	}
+	return c, errors.Join(errs...)
+}

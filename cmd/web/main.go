@@ -1,0 +1,249 @@
+// Command web serves the dashboard and the API, and executes foreground turns.
+// Without FORKYARD_REDIS_URL it brings everything along in this one process: a
+// Redis, the worker and, without a key, a simulated model and a sample workspace.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"forkyard/forkcore"
+	"forkyard/jobs"
+	"forkyard/jobs/anthropic"
+	"forkyard/jobs/engine"
+	"forkyard/jobs/redisstore"
+	"forkyard/jobs/tools"
+	"forkyard/modelsim"
+	"forkyard/web"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+	default:
+		fmt.Fprintln(os.Stderr, "web:", err)
+		os.Exit(1)
+	}
+}
+
+// How long runs may take to their next step boundary at the end, before they are cut off there.
+const (
+	drainEmbedded = 3 * time.Second
+	drainShared   = 25 * time.Second
+)
+
+// run starts everything in order, serves until ctx ends, and stops in reverse order.
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
+	c, err := parseConfig(args, getenv, stderr)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	var closers stack
+	defer closers.run()
+
+	unlock, err := lockDataDir(c.dataDir)
+	if err != nil {
+		return err
+	}
+	closers.add(unlock)
+	token, tokenPath, err := adminToken(c.adminToken, c.dataDir)
+	if err != nil {
+		return err
+	}
+	if len(c.workspaces) == 0 && len(c.remotes) == 0 {
+		dir, err := sampleWorkspace(ctx, c.dataDir)
+		if err != nil {
+			return fmt.Errorf("make the sample workspace: %w", err)
+		}
+		c.workspaces = []string{dir}
+	}
+
+	embedded := c.redisURL == ""
+	db := &database{url: c.redisURL, kept: true, notice: "kept in the Redis at FORKYARD_REDIS_URL, as its append-only settings say"}
+	if embedded {
+		if db, err = startDatabase(ctx, c.dataDir); err != nil {
+			return err
+		}
+		closers.add(db.stop)
+	}
+	opts, err := redis.ParseURL(db.url)
+	if err != nil {
+		return fmt.Errorf("FORKYARD_REDIS_URL: %w", err)
+	}
+	opts.PoolSize = max(40, 2*c.concurrency)
+	client := redis.NewClient(opts)
+	closers.add(func() { client.Close() })
+	store := redisstore.New(client, redisstore.Options{Logger: log, InProcess: !db.kept})
+	if err := store.CheckServer(ctx); err != nil {
+		return err
+	}
+
+	simulated := c.simulated
+	if c.apiKey == "" && c.baseURL == "" {
+		url, stop, err := startSimulator()
+		if err != nil {
+			return err
+		}
+		closers.add(stop)
+		c.baseURL, c.apiKey, simulated = url, "simulated", true
+		if !embedded {
+			if err := store.PublishSimulator(ctx, url); err != nil {
+				return err
+			}
+		}
+	}
+	model, err := anthropic.New(anthropic.Options{APIKey: c.apiKey, BaseURL: c.baseURL, Logger: log})
+	if err != nil {
+		return err
+	}
+	catalogue, err := forkcore.EmbeddedCatalogue()
+	if err != nil {
+		return err
+	}
+	eng, err := engine.New(engine.Options{
+		Store: store, Model: model, Catalogue: catalogue, Logger: log,
+		Tools:      tools.Runner{Set: tools.NewSet(tools.Options{Logger: log}), Secrets: []string{token, getenv("ANTHROPIC_API_KEY"), opts.Password}},
+		Enqueuer:   jobs.NewClient(client),
+		Workspaces: c.workspaces, Remotes: c.remotes, DefaultModel: c.model, Simulated: simulated,
+		AutoBackground: c.autoBackground, ForkOff: c.forkOff, Coordinator: c.coordinator, Gate: c.gate,
+	})
+	if err != nil {
+		return err
+	}
+	stopEngine, err := eng.Start(ctx)
+	if err != nil {
+		return err
+	}
+	closers.add(stopEngine)
+	quiet := func() {}
+	if embedded {
+		worker := jobs.NewServer(client, eng, c.concurrency, log)
+		if err := worker.Start(); err != nil {
+			return err
+		}
+		closers.add(worker.Stop)
+		quiet = worker.Quiet
+	}
+
+	listener, err := net.Listen("tcp", c.addr)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w; choose another with FORKYARD_ADDR or -addr", c.addr, err)
+	}
+	server, err := web.New(web.Options{
+		Runner: eng, Reader: store, Bytes: eng, Events: store, Secrets: store, Prices: catalogue,
+		AdminToken: token, TokenPath: tokenPath, Addr: listener.Addr().String(), PublicURL: c.publicURL,
+		Simulated: simulated, Kept: db.kept, Notice: db.notice, Workspaces: c.workspaces, Version: version(), Log: log,
+	})
+	if err != nil {
+		listener.Close()
+		return err
+	}
+	hs := &http.Server{Handler: server.Handler(), ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
+	served := make(chan error, 1)
+	go func() { served <- hs.Serve(listener) }()
+
+	link, err := server.MakeLoginLink(ctx)
+	if err != nil {
+		return err
+	}
+	banner(stdout, link, simulated, c, db, tokenPath)
+
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(stdout, "\nStopping: runs are handed over or kept for the next start.")
+	case err = <-served:
+	}
+	// Streams first, then requests, then runs, then everything they stand on.
+	server.Close()
+	sctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if serr := hs.Shutdown(sctx); serr != nil {
+		hs.Close()
+	}
+	quiet()
+	grace := drainShared
+	if embedded {
+		grace = drainEmbedded
+	}
+	eng.Drain(grace)
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	return err
+}
+
+// stack runs what was added, last first.
+type stack []func()
+
+func (s *stack) add(f func()) { *s = append(*s, f) }
+
+func (s *stack) run() {
+	for i := len(*s) - 1; i >= 0; i-- {
+		(*s)[i]()
+	}
+}
+
+// startSimulator serves the simulated model on a loopback port.
+func startSimulator() (url string, stop func(), err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, fmt.Errorf("listen for the simulated model: %w", err)
+	}
+	// Paced like a quick model, so that people can watch.
+	hs := &http.Server{
+		Handler:           modelsim.New(modelsim.Options{MessageStartDelay: 150 * time.Millisecond, DeltaDelay: 12 * time.Millisecond}),
+		ReadHeaderTimeout: 10 * time.Second,
+	}
+	go hs.Serve(l)
+	return "http://" + l.Addr().String(), func() { hs.Close() }, nil
+}
+
+func banner(w io.Writer, link string, simulated bool, c config, db *database, tokenPath string) {
+	fmt.Fprintf(w, "\nForkyard is ready.\n\n  Sign in     %s\n              (works once, for 15 minutes)\n", link)
+	if simulated {
+		fmt.Fprintln(w, "  Model       SIMULATED: no key is used, nothing is billed. Set ANTHROPIC_API_KEY for the real one")
+	} else {
+		fmt.Fprintf(w, "  Model       %s\n", c.model)
+	}
+	fmt.Fprintf(w, "  Data        %s\n", db.notice)
+	for _, dir := range c.workspaces {
+		fmt.Fprintf(w, "  Workspace   %s\n", dir)
+	}
+	if tokenPath != "" {
+		fmt.Fprintf(w, "  API token   in %s\n", tokenPath)
+	}
+	if c.redisURL != "" {
+		fmt.Fprintln(w, "  Workers     start cmd/worker with the same FORKYARD_REDIS_URL; forks wait in the queue until one runs")
+	}
+	fmt.Fprintln(w)
+}
+
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "devel"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+			return s.Value[:12]
+		}
+	}
+	return info.Main.Version
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// config is what flags and the environment say. A flag wins over its variable.
+type config struct {
+	redisURL    string
+	concurrency int
+	apiKey      string
+	baseURL     string
+	healthcheck bool
+}
+
+// parseConfig reads flags and the environment and reports every bad value at
+// once. flag.ErrHelp means that help was asked for and written.
+func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (config, error) {
+	env := func(name, fallback string) string {
+		if v := strings.TrimSpace(getenv(name)); v != "" {
+			return v
+		}
+		return fallback
+	}
+	c := config{}
+	fs := flag.NewFlagSet("worker", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.StringVar(&c.redisURL, "redis-url", env("FORKYARD_REDIS_URL", ""), "redis://… shared with the dashboard (FORKYARD_REDIS_URL)")
+	concurrency := fs.String("concurrency", env("FORKYARD_CONCURRENCY", "32"), "runs to advance at a time (FORKYARD_CONCURRENCY)")
+	fs.StringVar(&c.apiKey, "anthropic-api-key", env("ANTHROPIC_API_KEY", ""), "key for the Messages API (ANTHROPIC_API_KEY)")
+	fs.StringVar(&c.baseURL, "anthropic-base-url", env("ANTHROPIC_BASE_URL", ""), "another Messages API endpoint (ANTHROPIC_BASE_URL)")
+	fs.BoolVar(&c.healthcheck, "healthcheck", false, "exit 0 when the database can be reached, else 1")
+	fs.StringVar(&c.redisURL, "forkyard-redis-url", c.redisURL, "same as -redis-url")
+	fs.StringVar(concurrency, "forkyard-concurrency", *concurrency, "same as -concurrency")
+	if err := fs.Parse(args); err != nil {
+		return config{}, err
+	}
+	var errs []error
+	if fs.NArg() > 0 {
+		errs = append(errs, fmt.Errorf("unknown argument %q; settings are flags such as -redis-url", fs.Arg(0)))
+	}
+	if c.redisURL == "" {
+		errs = append(errs, errors.New("FORKYARD_REDIS_URL: a worker shares a Redis with the dashboard; give its redis://… URL. (The dashboard without one brings its own worker along.)"))
+	}
+	var err error
+	if c.concurrency, err = strconv.Atoi(*concurrency); err != nil || c.concurrency < 1 || c.concurrency > 10_000 {
+		errs = append(errs, fmt.Errorf("FORKYARD_CONCURRENCY: %q is no number from 1 to 10000", *concurrency))
+	}
+	return c, errors.Join(errs...)
+}

@@ -1,0 +1,121 @@
+// Command worker takes runs off the ready-list and advances them. Any number
+// of workers share one Redis; each must see the workspaces of the sessions it runs.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"forkyard/forkcore"
+	"forkyard/jobs"
+	"forkyard/jobs/anthropic"
+	"forkyard/jobs/engine"
+	"forkyard/jobs/redisstore"
+	"forkyard/jobs/tools"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+	default:
+		fmt.Fprintln(os.Stderr, "worker:", err)
+		os.Exit(1)
+	}
+}
+
+// drain is how long runs may take to their next step boundary before they are cut off there.
+const drain = 25 * time.Second
+
+// run works until ctx ends, then hands its runs over.
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
+	c, err := parseConfig(args, getenv, stderr)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	opts, err := redis.ParseURL(c.redisURL)
+	if err != nil {
+		return fmt.Errorf("FORKYARD_REDIS_URL: %w", err)
+	}
+	opts.PoolSize = max(40, 2*c.concurrency)
+	client := redis.NewClient(opts)
+	defer client.Close()
+	store := redisstore.New(client, redisstore.Options{Logger: log})
+	if c.healthcheck {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		return store.Ping(ctx)
+	}
+	if err := store.CheckServer(ctx); err != nil {
+		return err
+	}
+	if c.apiKey == "" && c.baseURL == "" {
+		if c.baseURL, err = simulator(ctx, store); err != nil {
+			return err
+		}
+		c.apiKey = "simulated"
+	}
+	model, err := anthropic.New(anthropic.Options{APIKey: c.apiKey, BaseURL: c.baseURL, Logger: log})
+	if err != nil {
+		return err
+	}
+	catalogue, err := forkcore.EmbeddedCatalogue()
+	if err != nil {
+		return err
+	}
+	eng, err := engine.New(engine.Options{
+		Store: store, Model: model, Catalogue: catalogue, Logger: log,
+		Tools:    tools.Runner{Set: tools.NewSet(tools.Options{Logger: log}), Secrets: []string{getenv("FORKYARD_ADMIN_TOKEN"), getenv("ANTHROPIC_API_KEY"), opts.Password}},
+		Enqueuer: jobs.NewClient(client),
+	})
+	if err != nil {
+		return err
+	}
+	stopEngine, err := eng.Start(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopEngine()
+	server := jobs.NewServer(client, eng, c.concurrency, log)
+	if err := server.Start(); err != nil {
+		return err
+	}
+	defer server.Stop()
+	fmt.Fprintf(stdout, "worker: ready for up to %d runs at a time\n", c.concurrency)
+	<-ctx.Done()
+	server.Quiet()
+	eng.Drain(drain)
+	return nil
+}
+
+// simulator finds the simulated model that a dashboard without a key serves.
+// It may start after this worker, so it is waited for a little.
+func simulator(ctx context.Context, store *redisstore.Store) (string, error) {
+	for deadline := time.Now().Add(15 * time.Second); ; {
+		url, err := store.Simulator(ctx)
+		if err != nil || url != "" {
+			return url, err
+		}
+		if time.Now().After(deadline) {
+			return "", errors.New("no model: set ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL, as for the dashboard")
+		}
+		select {
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
