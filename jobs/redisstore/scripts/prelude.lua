@@ -183,6 +183,8 @@ local function grant(rid, executor, token)
   local key = RUN .. rid
   redis.call('HINCRBY', key, '_epoch', 1)
   redis.call('HSET', key, '_token', token, '_executor', executor)
+  -- What the predecessor did last is not to be answered again.
+  redis.call('HDEL', key, '_op', '_reply')
   if get(key, 'started') == '' then redis.call('HSET', key, 'started', NOW_S) end
   redis.call('SADD', HELD .. executor, rid)
   -- An executor that dies before its first beat must be found silent as well.
