@@ -20,6 +20,9 @@ func TestBash(t *testing.T) {
 		{"both streams in order", "echo 1; echo 2 >&2; echo 3", "1\n2\n3\n[exit code 0]"},
 		{"in the workspace", `[ "$PWD" = ` + y.env.Workspace + ` ] && echo yes`, "yes\n[exit code 0]"},
 		{"a home of its own", `cd && ls -A && stat -c %a . && [ "$HOME" != /root ] && echo private`, "700\nprivate\n[exit code 0]"},
+		// Without a session of its own a command could open the terminal of
+		// whoever started the server.
+		{"a session of its own", `[ "$(cut -d' ' -f6 /proc/$$/stat)" = $$ ] && echo leader`, "leader\n[exit code 0]"},
 		{"bash, not sh", "[[ abc == a* ]] && echo {1..3}", "1 2 3\n[exit code 0]"},
 		{"a tail that comes late", "echo a > >(cat)", "a\n[exit code 0]"},
 	} {
