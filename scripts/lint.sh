@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 
 formatted() {
 	local unformatted
-	unformatted=$(go tool -modfile=tools/go.mod gofumpt -l .)
+	unformatted=$(go tool -modfile=tools/go.mod gofumpt -l .) || return 1
 	[ -z "$unformatted" ] || { echo "not formatted (make format):" && echo "$unformatted" && return 1; }
 }
 
@@ -14,7 +14,7 @@ generated() {
 	local before after
 	[ -n "$(git ls-files --cached --others --exclude-standard '*.templ')" ] || return 0
 	before=$(checksums)
-	go tool templ generate -log-level warn
+	go tool templ generate -log-level warn || return 1
 	after=$(checksums)
 	diff <(echo "$before") <(echo "$after") || { echo "generated files were stale or not committed; they are renewed now" && return 1; }
 }
@@ -33,7 +33,7 @@ tidy() {
 scripts() {
 	local script
 	for script in .ci/run scripts/*.sh; do
-		bash -n "$script"
+		bash -n "$script" || return 1
 		[ -x "$script" ] || { echo "$script is not executable" && return 1; }
 	done
 }
@@ -44,6 +44,7 @@ lock_file() {
 }
 
 failed=()
+# A check says itself where it ends: as part of a condition it runs without the -e of this script.
 check() {
 	local name=$1
 	shift
