@@ -73,6 +73,9 @@ func (l *look) add(c call) {
 	case "Read":
 		q := quote{file: inputText(c.use, "file_path")}
 		for line := range strings.Lines(c.result.Text) {
+			if strings.HasPrefix(line, "[lines ") { // the tool's note, not the file's text
+				continue
+			}
 			q.lines++
 			if s := strings.TrimSpace(lineNumber.ReplaceAllString(line, "")); q.line == "" && len(s) > 3 {
 				q.line = shorten(s, 120)
@@ -105,10 +108,32 @@ func paths(out string) []string {
 	return list
 }
 
+// looksLikePath tells a path from a sentence or a note in brackets.
 func looksLikePath(s string) bool {
-	return s != "" && len(s) < 400 && strings.ContainsAny(s, "./") && !strings.ContainsAny(s, "<>\"'()[]{}|\t") &&
-		!strings.Contains(s, ": ") && !strings.HasSuffix(s, ".") && !strings.Contains(s, "  ") && strings.Count(s, " ") < 4
+	words := strings.Count(s, " ")
+	return s != "" && len(s) < 400 && !strings.ContainsAny(s, "<>\"|\t") && !strings.Contains(s, ": ") && !strings.HasSuffix(s, ".") &&
+		(words == 0 || words < 4 && strings.ContainsAny(s, "./") && !strings.HasPrefix(s, "[") && !strings.HasPrefix(s, "("))
 }
+
+// more is the note under a result that shows a part only, for example "[the first 500 of 1234 files: …]".
+var more = regexp.MustCompile(`(?m)^\[(?:only )?the first (\d+)(?: of (\d+))? `)
+
+// shownOf renders a count of what a tool found; where it showed a part only the total it named is given, else "at least".
+func shownOf(n int, noun, out string, limit int) string {
+	if m := more.FindStringSubmatch(out); m != nil {
+		if total, err := strconv.Atoi(m[2]); err == nil {
+			return count(total, noun)
+		}
+		return "at least " + count(n, noun)
+	}
+	if limit > 0 && n >= limit {
+		return "at least " + count(n, noun)
+	}
+	return count(n, noun)
+}
+
+// grepLimit is the number of matches the player asks for.
+const grepLimit = 40
 
 func inputText(use Block, field string) string { return text(lookup(members(use.Input), field)) }
 
@@ -122,7 +147,7 @@ func nextCalls(req *Request, l *look, task string) []Block {
 			calls = append(calls, ToolUseBlock("", "Glob", object("pattern", plan.glob)))
 		}
 		if req.HasTool("Grep") {
-			calls = append(calls, ToolUseBlock("", "Grep", object("pattern", plan.grep, "output_mode", "content", "-n", true, "-i", plan.anyCase, "head_limit", 40)))
+			calls = append(calls, ToolUseBlock("", "Grep", object("pattern", plan.grep, "output_mode", "content", "-n", true, "-i", plan.anyCase, "head_limit", grepLimit)))
 		}
 		if calls == nil && req.HasTool("Bash") {
 			calls = append(calls, ToolUseBlock("", "Bash", object("command", "ls -p | head -50")))
@@ -175,13 +200,13 @@ func (l *look) summary() string {
 		}
 		switch c.use.Name {
 		case "Glob":
-			out = append(out, fmt.Sprintf("%s match %s.", count(len(paths(c.result.Text)), "file"), strconv.Quote(inputText(c.use, "pattern"))))
+			out = append(out, fmt.Sprintf("%s for the name pattern %s.", shownOf(len(paths(c.result.Text)), "file", c.result.Text, 0), strconv.Quote(inputText(c.use, "pattern"))))
 		case "Grep":
 			n := 0
 			for _, f := range l.order {
 				n += l.hits[f]
 			}
-			out = append(out, fmt.Sprintf("%s for %s in %s.", count(n, "match"), strconv.Quote(inputText(c.use, "pattern")), count(len(l.order), "file")))
+			out = append(out, fmt.Sprintf("%s for %s in %s.", shownOf(n, "match", c.result.Text, grepLimit), strconv.Quote(inputText(c.use, "pattern")), count(len(l.order), "file")))
 		case "Bash":
 			out = append(out, fmt.Sprintf("The listing shows %s.", count(len(paths(c.result.Text)), "path")))
 		case "Read":

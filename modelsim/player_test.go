@@ -130,7 +130,7 @@ func TestForkReports(t *testing.T) {
 	}
 	want := map[string]string{
 		"Scope": "Describe the entry points of the repository.",
-		"Result": `3 files match "**/*". 3 matches for "func main\\(|^package main|__main__" in 2 files. ` +
+		"Result": `3 files for the name pattern "**/*". 3 matches for "func main\\(|^package main|__main__" in 2 files. ` +
 			`internal/store.go (2 lines read) begins with "package internal/store.go". cmd/app/main.go (2 lines read) begins with "package cmd/app/main.go".`,
 		"Key files": "internal/store.go, cmd/app/main.go, README.md", "Files changed": "none", "Issues": "none",
 	}
@@ -165,13 +165,41 @@ func TestForkShowsToolErrors(t *testing.T) {
 		}
 		return workspace(use)
 	}
-	if got := labels(t, a.finish()); got["Issues"] != "Grep failed: rg: permission denied" || !strings.Contains(got["Result"], "3 files match") {
+	if got := labels(t, a.finish()); got["Issues"] != "Grep failed: rg: permission denied" || !strings.Contains(got["Result"], "3 files for") {
 		t.Errorf("report %v", got)
 	}
 	a = newAgent(t, readingTools, user(boilerplate, textJSON("Find the tests.")))
 	a.run = func(Block) (string, bool) { return "denied", true }
 	if got := labels(t, a.finish()); got["Issues"] != "Glob failed: denied; Grep failed: denied" || !strings.HasPrefix(got["Result"], "Nothing was found") {
 		t.Errorf("report %v", got)
+	}
+}
+
+func TestLooksLikePath(t *testing.T) {
+	for s, want := range map[string]bool{
+		"Makefile": true, "cmd/app/main.go": true, "app/[id]/(group)/page.tsx": true, "docs/my file.md": true, "sub/": true,
+		"No files match": false, "[the first 500 of 1234 files: give a narrower pattern or a path]": false, "No matches found": false,
+		"error: cannot read": false, "": false, "Nothing is there.": false,
+	} {
+		if got := looksLikePath(s); got != want {
+			t.Errorf("looksLikePath(%q) = %v", s, got)
+		}
+	}
+}
+
+func TestPartialResultsAreNotPassedOffAsWhole(t *testing.T) {
+	a := newAgent(t, readingTools, user(boilerplate, textJSON("Find the tests.")))
+	a.run = func(use Block) (string, bool) {
+		switch use.Name {
+		case "Glob":
+			return "a_test.go\nb_test.go\n[the first 2 of 1234 files: give a narrower pattern or a path]\n", false
+		case "Grep":
+			return strings.Repeat("a_test.go:1:func TestA\n", grepLimit), false
+		}
+		return "     1\tpackage a\n[lines 1 to 1 of a file of 900 bytes: go on with offset 2]\n", false
+	}
+	if got := labels(t, a.finish())["Result"]; !strings.HasPrefix(got, "1234 files for") || !strings.Contains(got, "at least 40 matches") || !strings.Contains(got, "a_test.go (1 line read)") {
+		t.Errorf("result %q", got)
 	}
 }
 

@@ -3,6 +3,9 @@ package modelsim
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // The cache is keyed by the bytes a client sent, so requests are cut along their JSON structure, never decoded and
@@ -13,6 +16,44 @@ type member struct {
 	name       string
 	value      []byte
 	start, end int
+}
+
+// wellFormed reports whether raw is JSON that the provider's decoder takes. It is stricter than Go's, which turns bad
+// UTF-8 and lone surrogate escapes into U+FFFD without a word.
+func wellFormed(raw []byte) bool {
+	return json.Valid(raw) && utf8.Valid(raw) && !hasLoneSurrogate(raw)
+}
+
+func hasLoneSurrogate(raw []byte) bool {
+	for i := 0; i < len(raw); i++ {
+		if raw[i] != '\\' {
+			continue
+		}
+		r, ok := escapedUnit(raw[i:])
+		if !ok {
+			i++ // a two-byte escape
+			continue
+		}
+		i += 5
+		if !utf16.IsSurrogate(r) {
+			continue
+		}
+		low, ok := escapedUnit(raw[i+1:])
+		if !ok || utf16.DecodeRune(r, low) == utf8.RuneError {
+			return true
+		}
+		i += 6
+	}
+	return false
+}
+
+// escapedUnit reads the \uXXXX at the head of raw.
+func escapedUnit(raw []byte) (rune, bool) {
+	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(raw[2:6]), 16, 16)
+	return rune(n), err == nil
 }
 
 // members returns the members of the object raw in the order sent; nil when raw is not an object.
@@ -78,8 +119,8 @@ func text(raw []byte) string {
 	if !isString(raw) {
 		return ""
 	}
-	if body := raw[1 : len(raw)-1]; bytes.IndexByte(body, '\\') < 0 {
-		return string(bytes.ToValidUTF8(body, []byte("\uFFFD")))
+	if body := raw[1 : len(raw)-1]; bytes.IndexByte(body, '\\') < 0 && utf8.Valid(body) {
+		return string(body)
 	}
 	var s string
 	if json.Unmarshal(raw, &s) != nil {

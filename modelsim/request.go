@@ -129,7 +129,7 @@ var sampling = map[string]bool{"temperature": true, "top_p": true, "top_k": true
 // parse cuts body into a prompt and checks its shape; counting says that it came to count_tokens, which takes no max_tokens.
 // The rules that need the whole conversation are in validate.
 func parse(body []byte, version string, betas []string, counting bool) (*prompt, *apiError) {
-	if !json.Valid(body) {
+	if !wellFormed(body) {
 		return nil, invalid("The request body is not valid JSON.")
 	}
 	p := &prompt{version: version, betas: betas}

@@ -46,6 +46,10 @@ func TestValidation(t *testing.T) {
 		changes    []header
 	}{
 		{name: "not json", body: `{"model":`, want: "The request body is not valid JSON."},
+		{name: "bad UTF-8", body: conversation(user("{\"type\":\"text\",\"text\":\"a\xff\"}")), want: "The request body is not valid JSON."},
+		{name: "lone surrogate", body: conversation(user(`{"type":"text","text":"a\ud83d"}`)), want: "The request body is not valid JSON."},
+		{name: "surrogates in the wrong order", body: conversation(user(`{"type":"text","text":"a\ude42\ud83d"}`)), want: "The request body is not valid JSON."},
+		{name: "surrogate pair", body: conversation(user(`{"type":"text","text":"a\ud83d\ude42 \\ud83d"}`))},
 		{name: "not an object", body: `[]`, want: "Input should be a valid dictionary or object"},
 		{name: "no model", body: `{"max_tokens":1,"messages":[]}`, want: "model: Field required"},
 		{name: "no max_tokens", body: `{"model":"claude-sonnet-5-5","messages":[` + ask + `]}`, want: "max_tokens: Field required"},
