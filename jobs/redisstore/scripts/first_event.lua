@@ -6,7 +6,6 @@ local sid, did = get(RUN .. A.run, 'session'), get(RUN .. A.run, 'dispatch')
 redis.call('HSET', LEDGER .. A.run, A.n, A.row)
 upsert_entries(sid, A.entries)
 queue[#queue + 1] = {event = 'request', sid = sid, rid = A.run, object = A.row}
-touch(RUN .. A.run)
 if did ~= '' and get(DISPATCH .. did, 'gate') == 'closed' and get(DISPATCH .. did, 'leader') == A.run then
   open_gate(did, A.run, 'message_start')
 end
