@@ -239,6 +239,13 @@ func (u *upload) Read(p []byte) (int, error) {
 	n, err := u.r.Read(p)
 	u.left -= int64(n)
 	u.watch.uploaded()
+	if u.left == 0 && err == nil {
+		// Look for more before the last bytes go out and the request is complete.
+		var extra [1]byte
+		var more int
+		more, err = u.r.Read(extra[:])
+		u.left -= int64(more)
+	}
 	if u.left < 0 || (err == io.EOF && u.left != 0) {
 		return 0, errBodyLength
 	}

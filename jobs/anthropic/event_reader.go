@@ -17,6 +17,7 @@ var errEventTooLong = errors.New("an event of the stream is longer than 32 MiB")
 // Format: https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream
 type eventReader struct {
 	r          io.Reader
+	limit      int   // maxEventBytes
 	err        error // of the last Read, delivered after the bytes before it
 	buf        []byte
 	start, end int  // the unread part of buf
@@ -26,7 +27,7 @@ type eventReader struct {
 }
 
 func newEventReader(r io.Reader) *eventReader {
-	return &eventReader{r: r, buf: make([]byte, 16<<10)}
+	return &eventReader{r: r, limit: maxEventBytes, buf: make([]byte, 16<<10)}
 }
 
 // next returns the next event that has data. Both slices are valid until the
@@ -61,7 +62,7 @@ func (e *eventReader) next() (name, data []byte, err error) {
 			if hasData {
 				e.data = append(e.data, '\n')
 			}
-			if len(e.data)+len(value) > maxEventBytes {
+			if len(e.data)+len(value) > e.limit {
 				return nil, nil, errEventTooLong
 			}
 			e.data = append(e.data, value...)
@@ -95,7 +96,7 @@ func (e *eventReader) line() ([]byte, error) {
 			return line, nil
 		}
 		scanned = e.end - e.start
-		if scanned > maxEventBytes {
+		if scanned > e.limit {
 			return nil, errEventTooLong
 		}
 		if err := e.fill(); err != nil {
@@ -141,7 +142,9 @@ func (e *eventReader) fill() error {
 	}
 	if e.end == len(e.buf) {
 		if e.start == 0 {
-			e.buf = append(e.buf, make([]byte, len(e.buf))...)
+			bigger := make([]byte, 2*len(e.buf))
+			copy(bigger, e.buf)
+			e.buf = bigger
 		} else {
 			e.end = copy(e.buf, e.buf[e.start:e.end])
 			e.start = 0
