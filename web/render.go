@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/a-h/templ"
@@ -70,3 +71,21 @@ func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC
 
 // machineMoment is the same for the datetime attribute.
 func machineMoment(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// grouped shows a number with a comma between thousands.
+func grouped(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// shorten cuts a text to a number of characters, on one line.
+func shorten(text string, limit int) string {
+	r := []rune(strings.Join(strings.Fields(text), " "))
+	if len(r) <= limit {
+		return string(r)
+	}
+	return string(r[:limit-1]) + "…"
+}

@@ -22,20 +22,22 @@ type sessionView struct {
 
 // runRow is one line of the table of runs.
 type runRow struct {
-	ID, Title, Directive string
-	State                forkcore.State
-	Reason               *forkcore.Reason
-	HitRate, Inherited   string
-	Cost                 string
-	Requests             int64
-	Started              time.Time
-	JSONPath             string
+	ID, Title          string
+	Directive          string // shortened
+	Fork               bool
+	State              forkcore.State
+	Reason             *forkcore.Reason
+	HitRate, Inherited string
+	Cost               string
+	Requests           int64
+	Started            time.Time
+	JSONPath           string
 }
 
 func newRunRow(r forkcore.Run) runRow {
 	h := r.HitRate()
 	row := runRow{
-		ID: r.ID, Title: r.Title, Directive: r.Directive, State: r.State, Reason: r.Reason,
+		ID: r.ID, Title: r.Title, Directive: shorten(r.Directive, 160), Fork: r.Kind == forkcore.KindFork, State: r.State, Reason: r.Reason,
 		HitRate: percent(h.Total), Inherited: percent(h.Inherited), Cost: dollars(r.Cost.Known()),
 		Requests: r.Requests, Started: r.StartedAt, JSONPath: prefixAPI + "/runs/" + r.ID,
 	}
@@ -54,15 +56,18 @@ func cacheLine(e *forkcore.CacheEntry, now time.Time) string {
 	if e == nil {
 		return "nothing cached yet"
 	}
-	about := "about "
-	if e.Exact {
-		about = ""
+	tokens := grouped(e.Tokens) + " tokens"
+	if !e.Exact {
+		tokens = "about " + tokens
 	}
-	left := e.ExpiresAt().Sub(now).Truncate(time.Second)
-	if left <= 0 {
-		return fmt.Sprintf("%s%d tokens, expired", about, e.Tokens)
+	switch left := e.ExpiresAt().Sub(now); {
+	case left <= 0:
+		return tokens + ", expired"
+	case left < time.Minute:
+		return fmt.Sprintf("%s, %d s left", tokens, int(left.Seconds()))
+	default:
+		return fmt.Sprintf("%s, %d min left", tokens, int(left.Minutes()))
 	}
-	return fmt.Sprintf("%s%d tokens, %s left", about, e.Tokens, left)
 }
 
 func (s *Server) sessionPage(c echo.Context) error {

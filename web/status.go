@@ -42,20 +42,31 @@ func newSessionRow(s forkcore.Session, active *forkcore.Run, runs int, more bool
 	state, reason := api.SessionState(s, active)
 	row := sessionRow{
 		ID: s.ID, Title: s.Title, Path: pathSession + s.ID, State: state, Reason: reason,
-		Runs:    fmt.Sprint(runs),
+		Runs:    countRuns(runs, more, s.ActiveRuns),
 		HitRate: percent(forkcore.Run{Usage: s.Usage}.HitRate().Total), Cost: dollars(s.Cost.Known()),
 		Model: s.Model, Updated: s.UpdatedAt,
 	}
 	if row.Title == "" {
 		row.Title = "Untitled"
 	}
-	if more {
-		row.Runs += "+"
-	}
-	if s.ActiveRuns > 0 {
-		row.Runs += fmt.Sprintf(", %d active", s.ActiveRuns)
-	}
 	return row
+}
+
+// countRuns says how many runs there are, more than that when more are stored, and how many of them have not ended.
+func countRuns(runs int, more bool, active int64) string {
+	text := fmt.Sprintf("%d runs", runs)
+	switch {
+	case more:
+		text = fmt.Sprintf("more than %d runs", runs)
+	case runs == 0:
+		text = "no runs"
+	case runs == 1:
+		text = "1 run"
+	}
+	if active > 0 {
+		text += fmt.Sprintf(", %d active", active)
+	}
+	return text
 }
 
 func (s *Server) statusPage(c echo.Context) error {

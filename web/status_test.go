@@ -140,9 +140,9 @@ func TestStatusPage(t *testing.T) {
 	s := serve(t, withData())
 	root := page(t, s, "/", 200, "Cookie", s.signIn(t))
 	want := [][]string{
-		{"Audit <the> tests", "waiting Waits for its forks. Wait, or stop the tree.", "3, 2 active", "93.0 %", "$0.1235", "claude-sonnet-5-5", "2026-11-20 12:00:00 UTC"},
-		{"Rewrite the parser", "failed The provider refused the key. Set ANTHROPIC_API_KEY to a valid key and send the message again.", "1", "–", "no price", "claude-sonnet-5-5", "2026-11-20 12:00:00 UTC"},
-		{"Untitled", "done", "0", "–", "$0.0000", "claude-sonnet-5-5", "2026-11-20 12:00:00 UTC"},
+		{"Audit <the> tests waiting Waits for its forks. Wait, or stop the tree. 3 runs, 2 active", "93.0 %", "$0.1235", "claude-sonnet-5-5", "2026-11-20 12:00:00 UTC"},
+		{"Rewrite the parser failed The provider refused the key. Set ANTHROPIC_API_KEY to a valid key and send the message again. 1 run", "–", "no price", "claude-sonnet-5-5", "2026-11-20 12:00:00 UTC"},
+		{"Untitled done no runs", "–", "$0.0000", "claude-sonnet-5-5", "2026-11-20 12:00:00 UTC"},
 	}
 	if diff := cmp.Diff(want, table(root)); diff != "" {
 		t.Errorf("sessions (-want +got):\n%s", diff)
@@ -156,14 +156,14 @@ func TestSessionPage(t *testing.T) {
 	s := serve(t, withData())
 	root := page(t, s, "/sessions/"+sessionID, 200, "Cookie", s.signIn(t))
 	want := [][]string{
-		{"Fork 2 Directive Find what the documentation gets wrong.", "parked Held until the shared prefix can be read. Wait a few seconds.", "–", "–", "$0.0000", "4", "", "Run Requests"},
-		{"Docs Directive Find what the documentation gets wrong.", "done", "93.0 %", "100.0 %", "$0.0450", "4", "2026-11-20 12:00:00 UTC", "Run Requests"},
-		{"Main turn", "waiting Waits for its forks. Wait, or stop the tree.", "93.0 %", "–", "$0.0000", "0", "2026-11-20 12:00:00 UTC", "Run Requests"},
+		{"Fork 2 parked Held until the shared prefix can be read. Wait a few seconds. Find what the documentation gets wrong.", "– inherited –", "$0.0000", "4", "", "Run Requests"},
+		{"Docs done Find what the documentation gets wrong.", "93.0 % inherited 100.0 %", "$0.0450", "4", "2026-11-20 12:00:00 UTC", "Run Requests"},
+		{"Main turn waiting Waits for its forks. Wait, or stop the tree.", "93.0 %", "$0.0000", "0", "2026-11-20 12:00:00 UTC", "Run Requests"},
 	}
 	if diff := cmp.Diff(want, table(root)); diff != "" {
 		t.Errorf("runs (-want +got):\n%s", diff)
 	}
-	if !strings.Contains(text(root), "41200 tokens, 4m0s left") {
+	if !strings.Contains(text(root), "41,200 tokens, 4 min left") {
 		t.Errorf("no cache clock in %s", text(root))
 	}
 	page(t, s, "/sessions/ses_03cccccccccccccccc", 200, "Cookie", s.signIn(t))
@@ -260,5 +260,50 @@ func TestDollars(t *testing.T) {
 	}
 	if got := dollars(nil); got != "no price" {
 		t.Errorf("dollars(nil) = %q", got)
+	}
+}
+
+func TestCacheLine(t *testing.T) {
+	entry := &forkcore.CacheEntry{Tokens: 1_234_567, Exact: true, TTL: "5m", UsedAt: noon}
+	guess := *entry
+	guess.Exact, guess.Tokens = false, 999
+	tests := []struct {
+		entry *forkcore.CacheEntry
+		after time.Duration
+		want  string
+	}{
+		{nil, 0, "nothing cached yet"},
+		{entry, 0, "1,234,567 tokens, 5 min left"},
+		{entry, 4*time.Minute + time.Millisecond, "1,234,567 tokens, 59 s left"},
+		{&guess, 5 * time.Minute, "about 999 tokens, expired"},
+	}
+	for _, test := range tests {
+		if got := cacheLine(test.entry, noon.Add(test.after)); got != test.want {
+			t.Errorf("after %v: %q, want %q", test.after, got, test.want)
+		}
+	}
+}
+
+func TestCountRuns(t *testing.T) {
+	tests := []struct {
+		runs   int
+		more   bool
+		active int64
+		want   string
+	}{
+		{0, false, 0, "no runs"}, {1, false, 1, "1 run, 1 active"}, {2, false, 0, "2 runs"}, {100, true, 7, "more than 100 runs, 7 active"},
+	}
+	for _, test := range tests {
+		if got := countRuns(test.runs, test.more, test.active); got != test.want {
+			t.Errorf("countRuns(%d, %t, %d) = %q, want %q", test.runs, test.more, test.active, got, test.want)
+		}
+	}
+}
+
+func TestShorten(t *testing.T) {
+	for text, want := range map[string]string{"": "", "a\n  b": "a b", "äöüßé": "äöüßé", "äöüßéx": "äöüß…"} {
+		if got := shorten(text, 5); got != want {
+			t.Errorf("shorten(%q) = %q, want %q", text, got, want)
+		}
 	}
 }
