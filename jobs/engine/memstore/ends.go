@@ -1,0 +1,200 @@
+package memstore
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+
+	"forkyard/forkcore"
+	"forkyard/jobs/engine"
+)
+
+// EndRun implements engine.Store.
+func (s *Store) EndRun(ctx context.Context, h engine.Holder, e engine.EndRun) ([]engine.Wake, error) {
+	const doing = "end run"
+	do := func(st *step, r *run) (answer, error) {
+		if !r.State.CanBecome(e.State) || !e.State.Ended() {
+			return answer{}, &forkcore.ConflictError{Message: fmt.Sprintf("A %s run cannot end as %s.", r.State, e.State), NextStep: "Reload to see its present state."}
+		}
+		if e.State == forkcore.Done && r.Kind == forkcore.KindMain && len(s.sessions[r.SessionID].inbox) > 0 {
+			return answer{}, engine.ErrInbox
+		}
+		st.endRun(r, e)
+		return answer{wakes: st.wakes}, nil
+	}
+	if h.Token != "" {
+		a, err := s.held(ctx, doing, h, e, do)
+		return a.wakes, err
+	}
+	leave, err := s.enter(ctx, doing, h.RunID)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	r := s.runs[h.RunID]
+	op := stepName(doing, h, e)
+	switch {
+	case r == nil:
+		return nil, notFound("run", h.RunID)
+	case r.op == op:
+		return r.answer.wakes, nil
+	case r.State.Ended() || r.token != "":
+		return nil, fmt.Errorf("%s: %w", doing, engine.ErrLeaseLost)
+	}
+	a, err := s.perform(doing, r, op, do)
+	return a.wakes, err
+}
+
+// newTurn is an end that may start a turn although no executor named one.
+func (st *step) newTurn(sessionID string) engine.EndRun {
+	var e forkcore.Entropy
+	rand.Read(e[:]) // never fails (crypto/rand)
+	id, err := forkcore.NewRunID(sessionID, e)
+	if err != nil {
+		panic(err) // stored ids are well-formed
+	}
+	return engine.EndRun{Candidate: id, CandidateTitle: "Reports of the forks"}
+}
+
+// endRun ends a run; the caller has checked that its state may become this one.
+func (st *step) endRun(r *run, e engine.EndRun) {
+	c := st.sessions[r.SessionID]
+	st.closeRows(c, r)
+	st.setState(r, e.State)
+	r.EndedAt, r.Reason, r.Report = st.now, e.Reason, e.Report
+	st.dropLease(r)
+	c.ActiveRuns--
+	st.touchSession(c)
+	if r.Kind == forkcore.KindMain {
+		st.mark(r, forkcore.Marker{Type: forkcore.MarkerTurnEnd, State: e.State, Reason: e.Reason})
+		c.ActiveRunID, c.LastRunID, c.LastState, c.LastReason = "", r.ID, e.State, e.Reason
+		return
+	}
+	st.endChild(c, st.dispatches[r.DispatchID], r, e)
+}
+
+// closeRows removes the reservations of requests whose end nobody will tell,
+// and counts their cost as unknown.
+func (st *step) closeRows(c *session, r *run) {
+	for i := range r.rows {
+		row := &r.rows[i]
+		reserved, open := r.open[row.N]
+		if !open {
+			continue
+		}
+		row.Status = forkcore.RequestAborted
+		st.bill(r, -reserved, forkcore.Usage{}, forkcore.Cost{Unpriced: 1})
+		st.publishRow(c, *row)
+	}
+	clear(r.open)
+}
+
+func (st *step) endChild(c *session, d *dispatch, r *run, e engine.EndRun) {
+	st.touch(r, forkcore.EventNotification)
+	st.touch(d, "")
+	d.notices = append(d.notices, r.ID)
+	d.Remaining--
+	if d.Gate == forkcore.GateClosed && d.LeaderRunID == r.ID {
+		st.promoteLeader(d, r)
+	}
+	if d.Remaining > 0 {
+		return
+	}
+	d.EndedAt = st.now
+	st.touchDispatch(d)
+	for _, id := range d.notices {
+		c.put(engine.InboxItem{ID: "ended_" + id, Kind: "notification", RunID: id, At: st.now})
+	}
+	if e.Candidate != "" && c.ActiveRunID == "" && !d.stopped && st.runs[e.Candidate] == nil {
+		st.startTurn(forkcore.Run{
+			ID: e.Candidate, SessionID: c.ID, AgentID: c.ID, Kind: forkcore.KindMain, Title: e.CandidateTitle, Background: true,
+		}, forkcore.Queued)
+	}
+}
+
+// Stop implements engine.Store. An idle session has nothing to stop: no ids, no error.
+func (s *Store) Stop(ctx context.Context, sessionID, scope string) ([]string, []engine.Wake, error) {
+	if scope != "turn" && scope != "tree" {
+		return nil, nil, forkcore.Invalid("scope", "must be turn or tree")
+	}
+	c, leave, err := s.lookup(ctx, "stop", sessionID)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer leave()
+	st := s.begin()
+	var ids []string
+	var runs []*run
+	for _, r := range c.runs {
+		if !r.State.Ended() && (scope == "tree" || r.ID == c.ActiveRunID) {
+			ids, runs = append(ids, r.ID), append(runs, r)
+		}
+	}
+	// All wishes first, so that no end below promotes or wakes a run that is to end too.
+	for _, r := range runs {
+		st.wishStop(r, scope)
+		if d := s.dispatches[r.DispatchID]; d != nil && scope == "tree" {
+			d.stopped = true
+			st.touch(d, "")
+		}
+	}
+	for _, r := range runs {
+		st.obeyStop(r, engine.EndRun{})
+	}
+	st.finish()
+	return ids, st.wakes, nil
+}
+
+// Cancel implements engine.Store.
+func (s *Store) Cancel(ctx context.Context, runID string) ([]engine.Wake, error) {
+	leave, err := s.enter(ctx, "cancel", runID)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	r := s.runs[runID]
+	if r == nil {
+		return nil, notFound("run", runID)
+	}
+	if r.State.Ended() {
+		return nil, &forkcore.ConflictError{Message: fmt.Sprintf("This run has ended already (%s).", r.State), NextStep: "Nothing is left to cancel."}
+	}
+	st := s.begin()
+	st.wishStop(r, "cancel")
+	st.obeyStop(r, st.newTurn(r.SessionID))
+	st.finish()
+	return st.wakes, nil
+}
+
+// wishStop notes a wish; it is one-way and the first one stays.
+func (st *step) wishStop(r *run, wish string) {
+	if r.Stop == "" {
+		r.Stop = wish
+		st.touchRun(r)
+	}
+}
+
+// obeyStop ends a run that nobody executes, and tells the executor otherwise.
+func (st *step) obeyStop(r *run, end engine.EndRun) {
+	switch {
+	case r.State == forkcore.Running:
+		st.signal(r, "stop")
+	case !r.State.Ended():
+		i := slices.IndexFunc(stopReasons[:], func(s stopReason) bool { return s.wish == r.Stop })
+		reason := stopReasons[i].reason
+		end.State, end.Reason = forkcore.Cancelled, &reason
+		st.endRun(r, end)
+	}
+}
+
+type stopReason struct {
+	wish   string
+	reason forkcore.Reason
+}
+
+var stopReasons = [...]stopReason{
+	{"cancel", forkcore.Reason{Code: "cancelled", Message: "Somebody cancelled this run.", NextStep: "Dispatch it again if its work is still wanted."}},
+	{"turn", forkcore.Reason{Code: "cancelled", Message: "Somebody stopped this turn.", NextStep: "Send a message to go on from here."}},
+	{"tree", forkcore.Reason{Code: "cancelled", Message: "Somebody stopped the session with all its runs.", NextStep: "Send a message to go on from here."}},
+}
