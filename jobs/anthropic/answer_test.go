@@ -84,7 +84,7 @@ func concat(parts ...[]string) []string {
 	return s
 }
 
-func TestAnswerBlocks(t *testing.T) {
+func TestB18_B44_B46_AnswerBlocks(t *testing.T) {
 	tool := func(start string, pieces ...string) []string {
 		s := []string{blockStart("0", start)}
 		for _, p := range pieces {
@@ -132,9 +132,10 @@ func TestAnswerBlocks(t *testing.T) {
 		}, []string{`{"type":"thinking","thinking":"","signature":"QUJD"}`}},
 		{"B18 redacted and unknown blocks in order", concat(
 			[]string{blockStart("0", `{"type":"redacted_thinking","data":"EjQB"}`), blockStop("0")},
-			[]string{blockStart("1", `{"type":"future_x","k":1, "z":1e2,"a":"<\u003c"}`), blockStop("1")},
-			[]string{blockStart("2", toolStart), blockStop("2")},
-		), []string{`{"type":"redacted_thinking","data":"EjQB"}`, `{"type":"future_x","k":1, "z":1e2,"a":"<\u003c"}`, toolStart}},
+			[]string{blockStart("1", `{"type":"thinking","thinking":"","signature":""}`), blockDelta("1", `{"type":"signature_delta","signature":"QUJD"}`), blockStop("1")},
+			[]string{blockStart("2", `{"type":"future_x","k":1, "z":1e2,"a":"<\u003c"}`), blockStop("2")},
+			[]string{blockStart("3", toolStart), blockStop("3")},
+		), []string{`{"type":"redacted_thinking","data":"EjQB"}`, `{"type":"thinking","thinking":"","signature":"QUJD"}`, `{"type":"future_x","k":1, "z":1e2,"a":"<\u003c"}`, toolStart}},
 		{"tool input without deltas", tool(toolStart), []string{toolStart}},
 		{"tool input with empty deltas", tool(toolStart, "", ""), []string{toolStart}},
 		{"tool input given whole in start", tool(`{"type":"tool_use","name":"Bash","input":{"z": 1},"id":"t"}`), []string{`{"type":"tool_use","id":"t","name":"Bash","input":{"z": 1}}`}},
@@ -176,7 +177,7 @@ func TestAnswerBlocks(t *testing.T) {
 	}
 }
 
-func TestAnswerFailures(t *testing.T) {
+func TestB09_B15_B16_B46_AnswerFailures(t *testing.T) {
 	const toolStart = `{"type":"tool_use","id":"t1","name":"Bash","input":{}}`
 	input := func(piece string) []string {
 		return []string{blockStart("0", toolStart), blockDelta("0", `{"type":"input_json_delta","partial_json":"`+piece+`"}`), blockStop("0")}
@@ -236,7 +237,7 @@ func TestAnswerFailures(t *testing.T) {
 	}
 }
 
-func TestB49RunesAndLongLines(t *testing.T) {
+func TestB49_RunesAndLongLines(t *testing.T) {
 	long := strings.Repeat("x", 70_000)
 	raw := ": x\r\n" + strings.ReplaceAll(turn("end_turn", concat(textBlock("0", "好🙂"), textBlock("1", long))...), "\n", "\r\n")
 	_, end, err := readAll(iotest.OneByteReader(strings.NewReader(raw)))

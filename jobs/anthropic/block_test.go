@@ -9,8 +9,7 @@ import (
 )
 
 // FuzzBlock builds blocks from any start and any deltas. What is accepted must be
-// one line of valid JSON with the text that was streamed, and the same bytes
-// when it comes again whole.
+// one line of valid JSON, and the same bytes when it comes again whole.
 func FuzzBlock(f *testing.F) {
 	f.Add(`{"type":"text","text":""}`, "text_delta", "text", `a\ud83d`, `\ude42<`)
 	f.Add(`{"type":"thinking","thinking":"","signature":"","x": 1}`, "signature_delta", "signature", `QUJD`, `==`)

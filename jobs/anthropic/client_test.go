@@ -99,26 +99,35 @@ func bigBody() string {
 	return b.String()
 }
 
-func TestB45BodyOnTheWireIsTheCallersBytes(t *testing.T) {
-	var got []byte
-	var gotLength int64
-	var gotEncoding []string
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		got, _ = io.ReadAll(r.Body)
-		gotLength, gotEncoding = r.ContentLength, r.TransferEncoding
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, turn("end_turn", textBlock("0", "x")...))
-	}))
-	defer srv.Close()
+func TestB45_BodyOnTheWireIsTheCallersBytes(t *testing.T) {
 	body := bigBody()
-	if _, _, err := collect(t, newTestClient(t, Options{BaseURL: srv.URL}), t.Context(), request(body)); err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, []byte(body)) {
-		t.Errorf("the server got %d bytes, want the same %d", len(got), len(body))
-	}
-	if gotLength != int64(len(body)) || len(gotEncoding) != 0 {
-		t.Errorf("content length %d, transfer encoding %v; want %d and none", gotLength, gotEncoding, len(body))
+	for _, http2 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("HTTP/2 %v", http2), func(t *testing.T) {
+			var got []byte
+			var r *http.Request
+			srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				got, _ = io.ReadAll(req.Body)
+				r = req
+				w.Header().Set("Content-Type", "text/event-stream")
+				_, _ = io.WriteString(w, turn("end_turn", textBlock("0", "x")...))
+			}))
+			srv.EnableHTTP2 = http2
+			srv.StartTLS()
+			defer srv.Close()
+			c := newTestClient(t, Options{BaseURL: srv.URL, HTTPClient: srv.Client()})
+			if _, _, err := collect(t, c, t.Context(), request(body)); err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got, []byte(body)) {
+				t.Errorf("the server got %d bytes, want the same %d", len(got), len(body))
+			}
+			if r.ContentLength != int64(len(body)) || len(r.TransferEncoding) != 0 {
+				t.Errorf("content length %d, transfer encoding %v; want %d and none", r.ContentLength, r.TransferEncoding, len(body))
+			}
+			if (r.ProtoMajor == 2) != http2 {
+				t.Errorf("the request came over %s", r.Proto)
+			}
+		})
 	}
 }
 
@@ -206,7 +215,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-func TestB42UsageIsReplacedNotAdded(t *testing.T) {
+func TestB42_UsageIsReplacedNotAdded(t *testing.T) {
 	srv := serve(t, sse("\n", msgStart, `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":9,"cache_read_input_tokens":1000,"cache_creation_input_tokens":500,"output_tokens":16}}`, msgStop))
 	start, end, err := collect(t, newTestClient(t, Options{BaseURL: srv.URL}), t.Context(), request(`{}`))
 	if err != nil {
@@ -223,7 +232,7 @@ func TestB42UsageIsReplacedNotAdded(t *testing.T) {
 }
 
 // A stream that breaks yields an error and no answer, whatever broke it.
-func TestBrokenStreams(t *testing.T) {
+func TestB09_B15_B16_BrokenStreams(t *testing.T) {
 	half := []string{msgStart, blockStart("0", `{"type":"thinking","thinking":"","signature":""}`), blockDelta("0", `{"type":"thinking_delta","thinking":"abc"}`), blockDelta("0", `{"type":"signature_delta","signature":"QUJD"}`)}
 	tool := []string{msgStart, blockStart("0", `{"type":"tool_use","id":"t1","name":"Bash","input":{}}`), blockDelta("0", `{"type":"input_json_delta","partial_json":"{\"comm"}`)}
 	for _, tt := range []struct {
@@ -322,7 +331,10 @@ func TestBreakClosesTheConnection(t *testing.T) {
 		close(gone)
 	}))
 	defer srv.Close()
-	for range newTestClient(t, Options{BaseURL: srv.URL}).Stream(t.Context(), request(`{}`)) {
+	for _, err := range newTestClient(t, Options{BaseURL: srv.URL}).Stream(t.Context(), request(`{}`)) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		break
 	}
 	<-gone // the test's own time limit is the deadline

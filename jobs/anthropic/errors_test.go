@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"net"
@@ -129,6 +130,13 @@ func TestConnectionErrors(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	}))
 	defer hangUp.Close()
+	// The name is refused here, so that the test asks no resolver.
+	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if strings.HasPrefix(addr, "no-such-host.invalid") {
+			return nil, &net.DNSError{Err: "no such host", Name: "no-such-host.invalid", IsNotFound: true}
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, addr)
+	}
 	for _, tt := range []struct{ name, base, text string }{
 		{"refused", refused, "right port"},
 		{"no such host", "http://no-such-host.invalid", "host name"},
@@ -137,7 +145,7 @@ func TestConnectionErrors(t *testing.T) {
 		{"closed without an answer", hangUp.URL, "EOF"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, _, err := collect(t, newTestClient(t, Options{BaseURL: tt.base}), t.Context(), request(`{}`))
+			_, _, err := collect(t, newTestClient(t, Options{BaseURL: tt.base, HTTPClient: &http.Client{Transport: &http.Transport{DialContext: dial}}}), t.Context(), request(`{}`))
 			e := modelError(t, err)
 			if e.Code != forkcore.CodeProviderError || !e.Retryable || e.Status != 0 {
 				t.Errorf("got %+v, want a retryable provider_error without a status", e)

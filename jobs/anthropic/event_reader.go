@@ -38,7 +38,7 @@ func (e *eventReader) next() (name, data []byte, err error) {
 	hasData := false
 	for {
 		line, err := e.line()
-		if err == io.EOF && hasData {
+		if hasData && errors.Is(err, io.EOF) {
 			// The standard drops an event without its empty line. Its lines are whole
 			// though, and dropping a message_stop would discard a paid, complete answer.
 			return e.name, e.data, nil

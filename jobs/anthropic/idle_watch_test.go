@@ -46,7 +46,7 @@ func chunk(w io.Writer, events ...string) bool {
 	return err == nil
 }
 
-func TestIdleAndTotalTimeouts(t *testing.T) {
+func TestB48_X12_IdleAndTotalTimeouts(t *testing.T) {
 	const ping = `{"type":"ping"}`
 	start := func(conn net.Conn, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
