@@ -67,6 +67,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err != nil {
 		return err
 	}
+	if len(token) < 16 {
+		log.Warn("FORKYARD_ADMIN_TOKEN is short enough to be guessed; use 16 characters or more")
+	}
 	if len(c.workspaces) == 0 && len(c.remotes) == 0 {
 		dir, err := sampleWorkspace(ctx, c.dataDir)
 		if err != nil {
@@ -155,6 +158,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		listener.Close()
 		return err
 	}
+	defer server.Close()
 	hs := &http.Server{Handler: server.Handler(), ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
 	served := make(chan error, 1)
 	go func() { served <- hs.Serve(listener) }()
