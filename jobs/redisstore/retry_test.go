@@ -124,6 +124,16 @@ func TestLostAnswers(t *testing.T) {
 				equal("signals", signals, []engine.Signal{{RunID: h.RunID, Kind: "stop"}})
 			})
 			losing("end", func() { s.end(h) })
+			other := s.session()
+			d, _ := s.dispatch(other, 2, forkcore.GateNone)
+			s.end(s.lease(d.Runs[0].ID, 1, "t3").Holder)
+			losing("cancel of the last child", func() {
+				wakes, err := s.store.Cancel(ctx, d.Runs[1].ID)
+				s.must(err)
+				turn, err := s.store.Session(ctx, other)
+				s.must(err)
+				equal("wakes", wakes, []engine.Wake{{RunID: turn.ActiveRunID, N: 1}})
+			})
 
 			now, err := s.store.Session(ctx, session)
 			s.must(err)

@@ -1,6 +1,8 @@
 package enginetest
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"forkyard/forkcore"
@@ -8,18 +10,22 @@ import (
 )
 
 func testSweepDead(f *fixture) {
-	d := f.forks(1, forkcore.GateNone, "")
+	d := f.forks(2, forkcore.GateNone, "")
 	f.create(d)
 	h := f.lease(d.Runs[0].ID, 1, worker).Holder
-	// An executor counts as alive from its first lease on, heartbeat or not.
-	equal(f, len(f.sweep(never, never)), 0, "wakes while all live")
 	f.signals(worker)
+	// This one dies before its first heartbeat: the lease counts as one.
+	f.lease(d.Runs[1].ID, 1, "worker-2")
+	equal(f, len(f.sweep(never, never)), 0, "wakes while all live")
 	var wakes []engine.Wake
-	f.eventually("the executor's silence", func() bool {
-		wakes = f.sweep(time.Millisecond, never)
-		return len(wakes) > 0
+	f.eventually("the executors' silence", func() bool {
+		wakes = append(wakes, f.sweep(time.Millisecond, never)...)
+		return len(wakes) >= 2
 	})
-	same(f, wakes, []engine.Wake{{RunID: h.RunID, N: 2}}, "wakes")
+	slices.SortFunc(wakes, func(a, b engine.Wake) int { return cmp.Compare(a.RunID, b.RunID) })
+	want := []engine.Wake{{RunID: d.Runs[0].ID, N: 2}, {RunID: d.Runs[1].ID, N: 2}}
+	slices.SortFunc(want, func(a, b engine.Wake) int { return cmp.Compare(a.RunID, b.RunID) })
+	same(f, wakes, want, "wakes")
 	equal(f, f.run(h.RunID).State, forkcore.Queued, "state")
 	_, err := f.store.Append(f.ctx, h, 2, nil, nil)
 	f.wantError(err, engine.ErrLeaseLost, "append by the silent one")
