@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"forkyard/forkcore"
+)
+
+func TestParseConfig(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		args  []string
+		env   map[string]string
+		check func(config) bool
+		errs  []string
+	}{
+		{name: "defaults", check: func(c config) bool {
+			return c.addr == "127.0.0.1:8080" && c.redisURL == "" && c.model == "claude-sonnet-5-5" && c.concurrency == 32 &&
+				c.autoBackground == 0 && !c.forkOff && !c.coordinator && c.gate == forkcore.GateAuto && filepath.IsAbs(c.dataDir)
+		}},
+		{name: "auto background on", env: map[string]string{"AGENT_AUTO_BACKGROUND_TASKS": "1"}, check: func(c config) bool { return c.autoBackground == 120*time.Second }},
+		{name: "auto background on after 5 s", env: map[string]string{"AGENT_AUTO_BACKGROUND_TASKS": "true", "FORKYARD_AUTO_BACKGROUND_AFTER": "5s"}, check: func(c config) bool { return c.autoBackground == 5*time.Second }},
+		{name: "the time alone does not switch it on", env: map[string]string{"FORKYARD_AUTO_BACKGROUND_AFTER": "5s"}, check: func(c config) bool { return c.autoBackground == 0 }},
+		{name: "flag wins over variable", args: []string{"-addr", "127.0.0.1:1"}, env: map[string]string{"FORKYARD_ADDR": "127.0.0.1:2"}, check: func(c config) bool { return c.addr == "127.0.0.1:1" }},
+		{name: "flag of the full name", args: []string{"-forkyard-addr", "127.0.0.1:1", "-anthropic-api-key", "k"}, check: func(c config) bool { return c.addr == "127.0.0.1:1" && c.apiKey == "k" }},
+		{name: "workspaces", env: map[string]string{"FORKYARD_WORKSPACES": "/a/, git@h:r.git,https://h/r.git"}, check: func(c config) bool {
+			return len(c.workspaces) == 1 && c.workspaces[0] == "/a" && len(c.remotes) == 2
+		}},
+		{name: "modes", env: map[string]string{"FORKYARD_FORK_SUBAGENT": "off", "AGENT_COORDINATOR_MODE": "1", "FORKYARD_GATE": "off"}, check: func(c config) bool { return c.forkOff && c.coordinator && c.gate == forkcore.GateOff }},
+		{name: "every bad value at once", env: map[string]string{
+			"FORKYARD_ADDR": "8080", "FORKYARD_CONCURRENCY": "0", "FORKYARD_AUTO_BACKGROUND_AFTER": "2", "FORKYARD_GATE": "maybe",
+			"FORKYARD_WORKSPACES": "relative", "AGENT_AUTO_BACKGROUND_TASKS": "perhaps",
+		}, errs: []string{"FORKYARD_ADDR", "FORKYARD_CONCURRENCY", "FORKYARD_AUTO_BACKGROUND_AFTER", "FORKYARD_GATE", "FORKYARD_WORKSPACES", "AGENT_AUTO_BACKGROUND_TASKS"}},
+		{name: "stray argument", args: []string{"serve"}, errs: []string{`"serve"`}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, err := parseConfig(tc.args, func(k string) string { return tc.env[k] }, io.Discard)
+			for _, want := range tc.errs {
+				if err == nil || !strings.Contains(fmt.Sprint(err), want) {
+					t.Errorf("error %v does not name %s", err, want)
+				}
+			}
+			if len(tc.errs) == 0 && (err != nil || !tc.check(c)) {
+				t.Errorf("got %+v, %v", c, err)
+			}
+		})
+	}
+}
+
+func TestAdminToken(t *testing.T) {
+	dir := t.TempDir()
+	first, path, err := adminToken("", dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 || len(first) < 32 {
+		t.Errorf("token of %d characters in %s: %v, %v", len(first), path, st, err)
+	}
+	again, _, err := adminToken("", dir)
+	if err != nil || again != first {
+		t.Errorf("the second start has another token (%v)", err)
+	}
+	if given, path, _ := adminToken("mine", dir); given != "mine" || path != "" {
+		t.Errorf("a configured token became %q, %q", given, path)
+	}
+}
+
+func TestDataDirIsLocked(t *testing.T) {
+	dir := t.TempDir()
+	unlock, err := lockDataDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lockDataDir(dir); err == nil || !strings.Contains(err.Error(), "FORKYARD_DATA_DIR") {
+		t.Errorf("a second program got the folder, or no advice: %v", err)
+	}
+	unlock()
+	unlock, err = lockDataDir(dir)
+	if err != nil {
+		t.Fatalf("after the first one ended: %v", err)
+	}
+	unlock()
+}
