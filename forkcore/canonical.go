@@ -104,25 +104,30 @@ type Body struct {
 }
 
 // Splice places marks into the canonical bytes and closes the request. Every
-// mark's offset must stand right after the "}" of a block; another place is an
-// error, because a body with a misplaced mark would be no JSON.
+// mark's offset must stand right after the "}" of a block, one mark a block;
+// another place is an error, because a body with a misplaced mark would be no
+// JSON or say something else than the canonical bytes.
 func (c Canonical) Splice(marks []Mark) (*Body, error) {
 	sorted := append([]Mark(nil), marks...)
 	sort.Slice(sorted, func(i, j int) bool { return sorted[i].Offset < sorted[j].Offset })
 	b := &Body{}
 	var at int64
 	for _, p := range c.pieces() {
+		done := 0 // bytes of p already in the body
 		for len(sorted) > 0 && sorted[0].Offset <= at+int64(len(p)) {
-			cut := sorted[0].Offset - 1 - at
-			if cut < 0 || p[cut] != '}' {
+			brace := int(sorted[0].Offset - 1 - at)
+			if !closesBlock(p, brace) {
 				return nil, fmt.Errorf("mark at offset %d (%s) does not follow a block", sorted[0].Offset, sorted[0].Block)
 			}
-			b.add(p[:cut])
+			if len(sorted) > 1 && sorted[1].Offset == sorted[0].Offset {
+				return nil, fmt.Errorf("two marks at offset %d (%s)", sorted[0].Offset, sorted[0].Block)
+			}
+			b.add(p[done:brace])
 			b.add([]byte(markJSON(sorted[0].TTL)))
-			p, at = p[cut:], at+cut
+			done = brace
 			sorted = sorted[1:]
 		}
-		b.add(p)
+		b.add(p[done:])
 		at += int64(len(p))
 	}
 	if len(sorted) > 0 {
@@ -130,6 +135,35 @@ func (c Canonical) Splice(marks []Mark) (*Body, error) {
 	}
 	b.add(requestClose(c.params))
 	return b, nil
+}
+
+// closesBlock reports whether p[i] is the "}" of an element of tools, system or
+// content: an object in an array in the outermost object of p.
+func closesBlock(p []byte, i int) bool {
+	if i < 0 || p[i] != '}' {
+		return false
+	}
+	depth, inArray := 0, false
+	for k := 0; k <= i; k++ {
+		switch p[k] {
+		case '"':
+			for k++; k < i && p[k] != '"'; k++ {
+				if p[k] == '\\' {
+					k++
+				}
+			}
+			if k >= i {
+				return false // inside a string
+			}
+		case '{', '[':
+			if depth++; depth == 2 {
+				inArray = p[k] == '['
+			}
+		case '}', ']':
+			depth--
+		}
+	}
+	return depth == 2 && inArray
 }
 
 func (b *Body) add(p []byte) {

@@ -110,9 +110,14 @@ func NewSnapshot(sessionID string, head []byte, p Params, tools []string, histor
 	s.Segments = append(s.Segments, Segment{SHA256: DigestOf(open), Bytes: int64(len(open)), Open: true})
 	s.Bytes = before + int64(len(open))
 	c := NewCanonical(head, append(raws, open), p)
-	s.ID = c.DigestAt(s.Bytes)
+	offsets := []int64{s.Bytes}
 	for _, e := range entries {
-		if e.Bytes <= s.Bytes && c.DigestAt(e.Bytes) == e.Prefix {
+		offsets = append(offsets, e.Bytes)
+	}
+	digests := c.DigestsAt(offsets...)
+	s.ID = digests[s.Bytes]
+	for _, e := range entries {
+		if d, ok := digests[e.Bytes]; ok && d == e.Prefix {
 			s.Entries = append(s.Entries, e)
 		}
 	}

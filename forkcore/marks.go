@@ -1,6 +1,9 @@
 package forkcore
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // MaxMarks is how many cache_control marks one request may carry.
 // Source: Messages API, prompt caching, "up to 4 cache breakpoints".
@@ -42,8 +45,8 @@ type Planned struct {
 // PlanMarks chooses at most four marks. A fork's first request: end of system,
 // best entry, last placeholder, boilerplate; its tail stays unmarked, so that
 // what is read and written at the boilerplate is known exactly. Its later
-// requests: end of system, boilerplate, previous tail, tail. A main turn: end
-// of system, best entry, tail. Because the best entry is marked itself, no
+// requests: end of system, boilerplate, previous tail (the best entry, should
+// that one have run out), tail. A main turn: end of system, best entry, tail. Because the best entry is marked itself, no
 // read depends on the provider's look-back of 20 positions.
 func PlanMarks(p Plan) (Planned, error) {
 	c := p.Canonical
@@ -66,8 +69,11 @@ func PlanMarks(p Plan) (Planned, error) {
 	out.Digests = c.DigestsAt(offsets...)
 	for i := range p.Entries {
 		e := p.Entries[i]
-		if out.Digests[e.Bytes] != e.Prefix || (p.Live != nil && !p.Live(e)) {
+		if d, ok := out.Digests[e.Bytes]; !ok || d != e.Prefix || (p.Live != nil && !p.Live(e)) {
 			continue
+		}
+		if p.Snapshot != nil && p.FirstRequest && e.Bytes > p.Snapshot.Bytes {
+			continue // behind the last mark, where no read looks
 		}
 		if out.Best == nil || e.Bytes > out.Best.Bytes {
 			out.Best = &e
@@ -89,10 +95,15 @@ func PlanMarks(p Plan) (Planned, error) {
 			}
 			want = append(want, p.Snapshot.PlaceholderEnd, p.Snapshot.Bytes)
 		} else {
-			want = append(want, p.Snapshot.Bytes, p.PreviousTail, out.Tail)
+			middle := p.PreviousTail
+			if b := out.Best; b != nil && b.Bytes != p.Snapshot.Bytes && b.Bytes != out.Tail {
+				middle = b.Bytes // the previous tail itself while that is alive
+			}
+			want = append(want, p.Snapshot.Bytes, middle, out.Tail)
 		}
 		out.Prefix, out.PrefixBytes = p.Snapshot.ID, p.Snapshot.Bytes
 	}
+	slices.Sort(want)
 	seen := map[int64]bool{0: true}
 	for _, off := range want {
 		if seen[off] {
@@ -124,7 +135,7 @@ func ttlOr5m(ttl string) string {
 // and empty text blocks.
 func blockPath(c Canonical, msgs []Message, offset int64) (string, bool) {
 	if offset == c.SystemEnd() {
-		return "system.0", true
+		return jsonPath(c.head[:offset]), closesBlock(c.head, int(offset)-1)
 	}
 	at := int64(len(c.head))
 	for i, m := range msgs {

@@ -46,7 +46,11 @@ func ParseMessage(raw []byte) (Message, error) {
 		return Message{}, fmt.Errorf("%w: role %q", ErrNotCanonical, m.Role)
 	}
 	out := Message{Raw: raw, Role: m.Role, Blocks: make([]Block, len(m.Content))}
-	at := len(AppendOpenMessage(nil, m.Role))
+	start := AppendOpenMessage(nil, m.Role)
+	if !bytes.HasPrefix(raw, start) {
+		return Message{}, ErrNotCanonical
+	}
+	at := len(start)
 	for i, c := range m.Content {
 		if i > 0 {
 			if at >= len(raw) || raw[at] != ',' {
@@ -72,6 +76,9 @@ func ParseMessage(raw []byte) (Message, error) {
 }
 
 func parseBlock(raw []byte) (Block, error) {
+	if len(raw) == 0 || raw[0] != '{' {
+		return Block{}, fmt.Errorf("%w: a block is no object", ErrNotCanonical)
+	}
 	var v struct {
 		Type      string          `json:"type"`
 		Text      string          `json:"text"`

@@ -69,10 +69,10 @@ func (p priceRow) rates() (Rates, error) {
 	var bad error
 	n := func(usd float64) int64 {
 		v := usd * 1000
-		if r := math.Round(v); math.Abs(v-r) < 1e-6 {
+		if r := math.Round(v); r > 0 && math.Abs(v-r) < 1e-6 {
 			return int64(r)
 		}
-		bad = fmt.Errorf("price %v $/M is no whole number of nano-dollars a token", usd)
+		bad = fmt.Errorf("price %v $/M is no whole number of nano-dollars a token above 0", usd)
 		return 0
 	}
 	r := Rates{Input: n(p.Input), Output: n(p.Output), Write5m: n(p.Write5m), Write1h: n(p.Write1h), Read: n(p.Read)}

@@ -49,12 +49,19 @@ func NewQuote(info ModelInfo, priced bool, s Snapshot, best *CacheEntry, directi
 	} else {
 		f.Delta = EstimateTokens(s.Bytes)
 	}
+	var longest int64
 	for _, d := range directives {
-		f.Own += EstimateTokens(int64(len(d)))
+		own := EstimateTokens(int64(len(d)))
+		f.Own += own
+		longest = max(longest, own)
 	}
 	q.PrefixTokens, q.SharedTokens, q.DirectiveTokens = f.Held, f.Held+f.Delta, f.Own
 	if priced {
-		f.Rates = info.RatesFor(q.SharedTokens)
+		f.Rates = info.RatesFor(q.SharedTokens + longest)
+		if q.SharedTokens < info.MinCacheable {
+			// Too short to be cached: nothing is written, nothing can be read.
+			f.Rates.Write5m, f.Rates.Write1h, f.Rates.Read = f.Rates.Input, f.Rates.Input, f.Rates.Input
+		}
 		cold := f.Cold().Gated()
 		ungated, unshared := f.Ungated(), f.Unshared()
 		saving := ungated - f.Gated()

@@ -37,16 +37,36 @@ func ParseReport(text string) Report {
 }
 
 func reportLabel(line string) (label, rest string, ok bool) {
-	s := strings.TrimLeft(line, " \t#*->_")
+	s := strings.TrimLeft(line, " \t#*->_+•0123456789.)")
+	signs := line[:len(line)-len(s)]
+	// Only what opened before the label closes after it: "*.go" and
+	// "__init__.py" are text.
+	bold := signs[len(strings.TrimRight(signs, "*_")):]
 	for _, l := range reportLabels {
 		if len(s) < len(l) || !strings.EqualFold(s[:len(l)], l) {
 			continue
 		}
-		after := strings.TrimLeft(s[len(l):], " \t*_")
-		if !strings.HasPrefix(after, ":") {
+		after := strings.TrimSpace(s[len(l):])
+		closed := bold != "" && strings.HasPrefix(after, bold)
+		if closed {
+			after = strings.TrimSpace(after[len(bold):])
+		}
+		rest, colon := strings.CutPrefix(after, ":")
+		if !colon {
+			if after == "" && (closed || strings.Contains(signs, "#")) {
+				return l, "", true // a heading needs no colon
+			}
 			continue
 		}
-		return l, strings.TrimSpace(strings.Trim(after[1:], "*_ \t\r")), true
+		rest = strings.TrimSpace(rest)
+		if bold != "" && !closed {
+			if inner, ok := strings.CutPrefix(rest, bold); ok {
+				rest = inner
+			} else {
+				rest = strings.TrimSuffix(rest, bold)
+			}
+		}
+		return l, strings.TrimSpace(rest), true
 	}
 	return "", "", false
 }

@@ -78,7 +78,7 @@ func jsonPath(b []byte) string {
 				if stack[n-1].array {
 					stack[n-1].index++
 				} else {
-					inKey = true
+					stack[n-1].key, inKey = "", true
 				}
 			}
 		case '"':
@@ -89,8 +89,8 @@ func jsonPath(b []byte) string {
 				}
 				end++
 			}
-			if n := len(stack); inKey && n > 0 {
-				stack[n-1].key = string(b[i+1 : min(end, len(b))])
+			if n := len(stack); inKey && n > 0 && end < len(b) {
+				stack[n-1].key = string(b[i+1 : end])
 				inKey = false
 			}
 			i = end
@@ -98,6 +98,9 @@ func jsonPath(b []byte) string {
 	}
 	var path bytes.Buffer
 	for _, l := range stack {
+		if !l.array && l.key == "" {
+			continue // between two members: the object is the place
+		}
 		if path.Len() > 0 {
 			path.WriteByte('.')
 		}

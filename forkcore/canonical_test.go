@@ -1,0 +1,363 @@
+package forkcore
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var testParams = Params{Model: "claude-sonnet-5-5", MaxTokens: 4096}
+
+func testHead() []byte {
+	return EncodeHead(testParams, []ToolSpec{AgentTool(), {Name: "Read", Description: "reads {}", InputSchema: json.RawMessage(`{"type":"object"}`)}}, "system one }", "system two")
+}
+
+func text(s string) []byte { return AppendTextBlock(nil, s) }
+
+func toolUse(id, name, input string) []byte {
+	b := AppendString([]byte(`{"type":"tool_use","id":`), id)
+	b = AppendString(append(b, `,"name":`...), name)
+	return append(append(append(b, `,"input":`...), input...), '}')
+}
+
+func message(t testing.TB, role Role, blocks ...[]byte) Message {
+	t.Helper()
+	m, err := ParseMessage(EncodeMessage(role, blocks...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func raws(ms []Message) [][]byte {
+	out := make([][]byte, len(ms))
+	for i, m := range ms {
+		out[i] = m.Raw
+	}
+	return out
+}
+
+// joined gives head + m1 + "," + m2 …, written down apart from the code under test.
+func joined(head []byte, messages [][]byte) []byte {
+	return append(bytes.Clone(head), bytes.Join(messages, []byte(","))...)
+}
+
+// blockEnds finds the offset behind every tool, system and content block of the
+// canonical bytes, by way of encoding/json.
+func blockEnds(t testing.TB, canonical []byte) []int64 {
+	t.Helper()
+	var v struct {
+		Tools, System []json.RawMessage
+		Messages      []struct{ Content []json.RawMessage }
+	}
+	if err := json.Unmarshal(append(bytes.Clone(canonical), "]}"...), &v); err != nil {
+		t.Fatalf("%v in %s", err, canonical)
+	}
+	blocks := slices.Concat(v.Tools, v.System)
+	for _, m := range v.Messages {
+		blocks = append(blocks, m.Content...)
+	}
+	var ends []int64
+	at := 0
+	for _, b := range blocks {
+		i := bytes.Index(canonical[at:], b)
+		if i < 0 {
+			t.Fatalf("block %s is not in the bytes", b)
+		}
+		at += i + len(b)
+		ends = append(ends, int64(at))
+	}
+	return ends
+}
+
+// randomHistory makes messages of random blocks with traps for scanners in them.
+func randomHistory(t testing.TB, r *rand.Rand, messages int) []Message {
+	traps := []string{"}", "{", `"`, `\`, `\"}`, "]}", `},{`, "<&>", "\u2028", "a", "text ", "漢"}
+	word := func() string {
+		var s string
+		for range 1 + r.IntN(12) {
+			s += traps[r.IntN(len(traps))]
+		}
+		return s
+	}
+	var out []Message
+	for i := range messages {
+		var blocks [][]byte
+		for k := range 1 + r.IntN(5) {
+			switch r.IntN(3) {
+			case 0:
+				blocks = append(blocks, text(word()))
+			case 1:
+				blocks = append(blocks, toolUse(fmt.Sprintf("t%d_%d", i, k), "Read", `{"a" : {"b":[{}, `+string(AppendString(nil, word()))+`]}}`))
+			default:
+				blocks = append(blocks, AppendToolResult(nil, fmt.Sprintf("t%d_%d", i, k), word(), r.IntN(2) == 0))
+			}
+		}
+		role := RoleUser
+		if i%2 == 1 {
+			role = RoleAssistant
+		}
+		out = append(out, message(t, role, blocks...))
+	}
+	return out
+}
+
+func TestDigestsAtEqualsTheDigestOfTheCutBytes(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		head := testHead()
+		ms := raws(randomHistory(t, r, r.IntN(9)))
+		want := joined(head, ms)
+		c := NewCanonical(head, ms, testParams)
+		if c.Len() != int64(len(want)) {
+			t.Fatalf("seed %d: Len() = %d, want %d", seed, c.Len(), len(want))
+		}
+		offsets := []int64{-5, 0, 1, c.Len(), c.Len() + 1, int64(len(head)), int64(len(head)) + 1, c.SystemEnd()}
+		for range 40 {
+			offsets = append(offsets, r.Int64N(c.Len()+1))
+		}
+		offsets = append(offsets, offsets[10], offsets[11]) // twice
+		r.Shuffle(len(offsets), func(i, j int) { offsets[i], offsets[j] = offsets[j], offsets[i] })
+		given := slices.Clone(offsets)
+		got := c.DigestsAt(offsets...)
+		if d := cmp.Diff(given, offsets); d != "" {
+			t.Fatalf("the caller's offsets were changed:\n%s", d)
+		}
+		for _, off := range offsets {
+			d, ok := got[off]
+			if inside := off > 0 && off <= c.Len(); ok != inside {
+				t.Fatalf("seed %d: offset %d of %d has a digest: %v", seed, off, c.Len(), ok)
+			} else if inside && d != DigestOf(want[:off]) {
+				t.Fatalf("seed %d: wrong digest at %d of %d", seed, off, c.Len())
+			}
+		}
+		if got := c.DigestAt(c.Len()); got != DigestOf(want) {
+			t.Fatalf("seed %d: DigestAt(Len) is wrong", seed)
+		}
+		if !c.DigestAt(0).IsZero() {
+			t.Fatal("offset 0 names no prefix")
+		}
+	}
+}
+
+func TestBlockEnds(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 7))
+	head, history := testHead(), randomHistory(t, r, 6)
+	c := NewCanonical(head, raws(history), testParams)
+	all := joined(head, raws(history))
+	ends := blockEnds(t, all[:c.BlockEnd(5)+2])
+	if !slices.Contains(ends, c.SystemEnd()) {
+		t.Errorf("SystemEnd() = %d is no block end of %v", c.SystemEnd(), ends)
+	}
+	at := 2 + 2 // two tools, two system blocks
+	for i, m := range history {
+		at += len(m.Blocks)
+		if got := c.BlockEnd(i); got != ends[at-1] {
+			t.Errorf("BlockEnd(%d) = %d, want %d", i, got, ends[at-1])
+		}
+	}
+}
+
+func TestSplice(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		head, history := testHead(), randomHistory(t, r, 1+r.IntN(6))
+		all := joined(head, raws(history))
+		c := NewCanonical(head, raws(history), testParams)
+		ends := blockEnds(t, all)
+		r.Shuffle(len(ends), func(i, j int) { ends[i], ends[j] = ends[j], ends[i] })
+		var marks []Mark
+		for i, off := range ends[:1+r.IntN(min(6, len(ends)))] {
+			marks = append(marks, Mark{Block: "b", TTL: []string{"5m", "1h", ""}[i%3], Offset: off})
+		}
+		before := slices.Clone(marks)
+		body, err := c.Splice(marks)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if d := cmp.Diff(before, marks); d != "" {
+			t.Fatalf("the caller's marks were changed:\n%s", d)
+		}
+		got := body.Bytes()
+		if !json.Valid(got) {
+			t.Fatalf("seed %d: no JSON: %s", seed, got)
+		}
+		if int64(len(got)) != body.Len() || DigestOf(got) != body.Digest() {
+			t.Fatalf("seed %d: Len or Digest do not fit Bytes", seed)
+		}
+		if n := countMarks(t, got); n != len(marks) {
+			t.Fatalf("seed %d: %d blocks carry a mark, want %d", seed, n, len(marks))
+		}
+		plain := strings.NewReplacer(markJSON("5m"), "", markJSON("1h"), "").Replace(string(got))
+		if want := string(all) + string(requestClose(testParams)); plain != want {
+			t.Fatalf("seed %d: without marks:\n%s\nwant\n%s", seed, plain, want)
+		}
+		if !bytes.Equal(joined(head, raws(history)), all) {
+			t.Fatal("splicing wrote into the shared bytes")
+		}
+	}
+}
+
+// countMarks counts the tools, system and content blocks with cache_control.
+func countMarks(t testing.TB, body []byte) int {
+	t.Helper()
+	type block struct {
+		Mark json.RawMessage `json:"cache_control"`
+	}
+	var v struct {
+		Tools, System []block
+		Messages      []struct{ Content []block }
+	}
+	if err := json.Unmarshal(body, &v); err != nil {
+		t.Fatal(err)
+	}
+	blocks := slices.Concat(v.Tools, v.System)
+	for _, m := range v.Messages {
+		blocks = append(blocks, m.Content...)
+	}
+	n := 0
+	for _, b := range blocks {
+		if b.Mark != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// A mark may stand behind a block and nowhere else: every other offset of a
+// request full of braces is refused.
+func TestSpliceRefusesMisplacedMarks(t *testing.T) {
+	head := EncodeHead(Params{Model: "m}", Thinking: json.RawMessage(`{"type":"adaptive","a":[{}]}`), Effort: "}", ToolChoice: json.RawMessage(`{"type":"auto"}`)},
+		[]ToolSpec{AgentTool()}, "}]},{")
+	history := []Message{
+		message(t, RoleUser, text(`a}b"}`), text(`\"}`)),
+		message(t, RoleAssistant, text("]}"), toolUse("t1", "Read", `{"a":{"b":[{}]},"c":"}\\"}`)),
+		message(t, RoleUser, AppendToolResult(nil, "t1", "}", true)),
+	}
+	c := NewCanonical(head, raws(history), testParams)
+	ends := map[int64]bool{}
+	for _, off := range blockEnds(t, joined(head, raws(history))) {
+		ends[off] = true
+	}
+	for off := int64(-1); off <= c.Len()+1; off++ {
+		body, err := c.Splice([]Mark{{Block: "x", Offset: off}})
+		if (err == nil) != ends[off] {
+			t.Errorf("offset %d: error %v, block end %v", off, err, ends[off])
+		}
+		if err == nil && !json.Valid(body.Bytes()) {
+			t.Errorf("offset %d gives no JSON", off)
+		}
+	}
+	end := c.BlockEnd(0)
+	if _, err := c.Splice([]Mark{{Offset: end}, {Offset: end}}); err == nil {
+		t.Error("two marks on one block were accepted")
+	}
+}
+
+func TestBodyReader(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 3))
+	head, history := testHead(), randomHistory(t, r, 7)
+	c := NewCanonical(head, raws(history), testParams)
+	body, err := c.Splice([]Mark{{Offset: c.SystemEnd()}, {Offset: c.BlockEnd(2)}, {Offset: c.BlockEnd(6)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := body.Bytes()
+	if err := iotest.TestReader(body.Reader(), want); err != nil {
+		t.Error(err)
+	}
+	for _, size := range []int{1, 2, 3, 7, 64, 1000, len(want) - 1, len(want), len(want) + 1} {
+		var got []byte
+		rd, buf := body.Reader(), make([]byte, size)
+		for {
+			n, err := rd.Read(buf)
+			got = append(got, buf[:n]...)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n != size && len(got) != len(want) {
+				t.Fatalf("buffer of %d: a read gave %d bytes before the end", size, n)
+			}
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("buffer of %d: other bytes", size)
+		}
+	}
+	if n, err := body.Reader().Read(nil); n != 0 || err != nil {
+		t.Errorf("Read(nil) = %d, %v", n, err)
+	}
+
+	// WriteTo after a partial read gives the rest.
+	rd := body.Reader()
+	first := make([]byte, 101)
+	if _, err := io.ReadFull(rd, first); err != nil {
+		t.Fatal(err)
+	}
+	var rest bytes.Buffer
+	n, err := rd.(io.WriterTo).WriteTo(&rest)
+	if err != nil || n != int64(rest.Len()) || !bytes.Equal(append(first, rest.Bytes()...), want) {
+		t.Errorf("WriteTo after a read: %d bytes, %v", n, err)
+	}
+	if n, err := rd.(io.WriterTo).WriteTo(&rest); n != 0 || err != nil {
+		t.Errorf("WriteTo at the end = %d, %v", n, err)
+	}
+	failing := &limitedWriter{left: 150}
+	n, err = body.Reader().(io.WriterTo).WriteTo(failing)
+	if !errors.Is(err, io.ErrShortWrite) || n != 150 {
+		t.Errorf("WriteTo a failing writer = %d, %v", n, err)
+	}
+}
+
+type limitedWriter struct{ left int }
+
+func (w *limitedWriter) Write(p []byte) (int, error) {
+	n := min(w.left, len(p))
+	w.left -= n
+	if n < len(p) {
+		return n, io.ErrShortWrite
+	}
+	return n, nil
+}
+
+func TestBodiesShareTheirPrefix(t *testing.T) {
+	big := message(t, RoleUser, text(strings.Repeat("x", 1<<20)))
+	head := testHead()
+	allocated := testing.AllocsPerRun(10, func() {
+		c := NewCanonical(head, [][]byte{big.Raw}, testParams)
+		if _, err := c.Splice([]Mark{{Offset: c.SystemEnd()}}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if allocated > 40 {
+		t.Errorf("splicing allocates %v times", allocated)
+	}
+	c := NewCanonical(head, [][]byte{big.Raw}, testParams)
+	body, err := c.Splice(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared := slices.ContainsFunc(body.pieces, func(p []byte) bool { return len(p) == len(big.Raw) && &p[0] == &big.Raw[0] })
+	if !shared {
+		t.Error("the body holds a copy of the message")
+	}
+}
+
+func TestEstimateTokens(t *testing.T) {
+	for n, want := range map[int64]int64{0: 0, 1: 1, 4: 1, 5: 2, 4000: 1000} {
+		if got := EstimateTokens(n); got != want {
+			t.Errorf("EstimateTokens(%d) = %d, want %d", n, got, want)
+		}
+	}
+}

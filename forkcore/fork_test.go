@@ -1,0 +1,393 @@
+package forkcore
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// dispatching is a history whose last message asks for n forks, beside thinking,
+// text and the given other calls.
+func dispatching(t testing.TB, n int, others ...[]byte) []Message {
+	t.Helper()
+	blocks := [][]byte{[]byte(thinkingBlock), text("I will fan out.")}
+	for i := range n {
+		blocks = append(blocks, toolUse(fmt.Sprintf("toolu_%02d", i), AgentToolName, fmt.Sprintf(`{"description":"d%d","prompt": "do %d"}`, i, i)))
+	}
+	return []Message{
+		message(t, RoleUser, text("look around, then split the work")),
+		message(t, RoleAssistant, text("looking"), toolUse("toolu_r", "Read", `{"path":"a<b.go"}`)),
+		message(t, RoleUser, AppendToolResult(nil, "toolu_r", "package a", false)),
+		message(t, RoleAssistant, append(blocks, others...)...),
+	}
+}
+
+type fanOut struct {
+	head    []byte
+	history []Message
+	snap    Snapshot
+	open    []byte
+}
+
+func newFanOut(t testing.TB, history []Message, entries ...CacheEntry) fanOut {
+	t.Helper()
+	f := fanOut{head: testHead(), history: history}
+	var err error
+	f.snap, f.open, err = NewSnapshot("ses_00aaaaaaaaaaaaaaaa", f.head, testParams, []string{"Agent", "Read"}, history, 7, entries, time.Unix(1, 0).UTC())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// child gives a child's messages before its first request.
+func (f fanOut) child(t testing.TB, directive string) []Message {
+	t.Helper()
+	v := NewForkView(f.history, f.open)
+	apply(t, v,
+		Entry{Seq: 1, Kind: EntryMarker, Marker: &Marker{Type: MarkerForkOf, Snapshot: &f.snap.ID}},
+		Entry{Seq: 2, Kind: EntryMessage, Bytes: DirectiveBlock(directive), Fragment: true})
+	return v.Messages
+}
+
+// prefix is the shared bytes, joined apart from the code under test.
+func (f fanOut) prefix() []byte { return joined(f.head, append(raws(f.history), f.open)) }
+
+func apply(t testing.TB, v *View, entries ...Entry) {
+	t.Helper()
+	for _, e := range entries {
+		if err := v.Apply(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// B01, B12, B34: siblings are equal through the boilerplate and differ inside
+// the last text block alone.
+func TestSiblingsDifferInTheLastBlockAlone(t *testing.T) {
+	tests := []struct {
+		name    string
+		history []Message
+		results int
+	}{
+		{"one Agent call", dispatching(t, 1), 1},
+		{"five Agent calls", dispatching(t, 5), 5},
+		{"mixed calls", dispatching(t, 2, toolUse("toolu_x", "Bash", `{"command": "ls"}`)), 3},
+		{"by a person, after a turn", []Message{message(t, RoleUser, text("q")), message(t, RoleAssistant, text("a"))}, 0},
+		{"by a person, before any turn", nil, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFanOut(t, tt.history)
+			a, b := f.child(t, "count .go files"), f.child(t, "list the open questions")
+			if len(a) != len(tt.history)+1 {
+				t.Fatalf("a child has %d messages, want the history's %d and one", len(a), len(tt.history))
+			}
+			for i := range tt.history {
+				if &a[i].Raw[0] != &tt.history[i].Raw[0] {
+					t.Errorf("message %d is not the parent's own bytes", i)
+				}
+			}
+			la, lb := a[len(a)-1], b[len(b)-1]
+			if la.Role != RoleUser || len(la.Blocks) != tt.results+2 || len(lb.Blocks) != len(la.Blocks) {
+				t.Fatalf("last message: role %s, %d and %d blocks; want user, %d", la.Role, len(la.Blocks), len(lb.Blocks), tt.results+2)
+			}
+			for i := range tt.results + 1 {
+				if !bytes.Equal(la.Blocks[i].Raw, lb.Blocks[i].Raw) {
+					t.Errorf("block %d differs between siblings", i)
+				}
+			}
+			if got := la.Blocks[tt.results].Text; got != Boilerplate() {
+				t.Errorf("the block before the last is %q, want the boilerplate", got)
+			}
+			if la.Blocks[tt.results+1].Text != "count .go files" || lb.Blocks[tt.results+1].Text != "list the open questions" {
+				t.Errorf("directives are %q and %q", la.Blocks[tt.results+1].Text, lb.Blocks[tt.results+1].Text)
+			}
+			ba, bb := joined(f.head, raws(a)), joined(f.head, raws(b))
+			if !bytes.HasPrefix(ba, f.prefix()) || !bytes.HasPrefix(bb, f.prefix()) {
+				t.Error("a child's request does not start with the snapshot")
+			}
+			if f.snap.Placeholders != tt.results {
+				t.Errorf("Placeholders = %d, want %d", f.snap.Placeholders, tt.results)
+			}
+		})
+	}
+}
+
+func TestPlaceholdersAnswerEveryCallInOrder(t *testing.T) {
+	history := dispatching(t, 3, toolUse("toolu_x", "Bash", `{}`))
+	f := newFanOut(t, history)
+	got := f.child(t, "x")[len(history)].Blocks[:4]
+	calls := history[len(history)-1].ToolCalls()
+	for i, b := range got {
+		want := `{"type":"tool_result","tool_use_id":"` + calls[i].ID + `","content":[{"type":"text","text":"Fork started; processing in background"}]}`
+		if string(b.Raw) != want {
+			t.Errorf("placeholder %d:\n%s\nwant\n%s", i, b.Raw, want)
+		}
+	}
+	prefix := f.prefix()[:f.snap.PlaceholderEnd]
+	if !bytes.HasSuffix(prefix, got[3].Raw) {
+		t.Errorf("PlaceholderEnd = %d, the bytes before it end in %s", f.snap.PlaceholderEnd, prefix[len(prefix)-60:])
+	}
+}
+
+// A dispatch by a person puts no words into the model's mouth.
+func TestDispatchByAPersonInventsNoMessage(t *testing.T) {
+	history := []Message{message(t, RoleUser, text("q")), message(t, RoleAssistant, text("a"))}
+	f := newFanOut(t, history)
+	if got := f.child(t, "x")[:2]; !cmp.Equal(raws(got), raws(history)) {
+		t.Errorf("history became %q", raws(got))
+	}
+	if f.snap.PlaceholderEnd != 0 || f.snap.Placeholders != 0 {
+		t.Errorf("snapshot has placeholders: %+v", f.snap)
+	}
+	if none := newFanOut(t, nil); len(none.snap.Segments) != 2 || none.snap.Bytes != int64(len(none.head)+len(none.open)) {
+		t.Errorf("before any turn: %+v", none.snap)
+	}
+}
+
+func TestSnapshotIdentity(t *testing.T) {
+	for _, n := range []int{0, 1, 4} {
+		history := dispatching(t, n)
+		if n == 0 {
+			history = nil
+		}
+		f := newFanOut(t, history)
+		segments := append([][]byte{f.head}, append(raws(history), f.open)...)
+		want := f.prefix()
+		if got := SnapshotBytes(segments); !bytes.Equal(got, want) {
+			t.Errorf("%d calls: SnapshotBytes are not head + messages", n)
+		}
+		if f.snap.ID != DigestOf(want) || f.snap.Bytes != int64(len(want)) {
+			t.Errorf("%d calls: id %s over %d bytes, want %s over %d", n, f.snap.ID, f.snap.Bytes, DigestOf(want), len(want))
+		}
+		if len(f.snap.Segments) != len(segments) {
+			t.Fatalf("%d segments, want %d", len(f.snap.Segments), len(segments))
+		}
+		for i, s := range f.snap.Segments {
+			want := Segment{SHA256: DigestOf(segments[i]), Bytes: int64(len(segments[i])), Open: i == len(segments)-1}
+			if s != want {
+				t.Errorf("segment %d is %+v, want %+v", i, s, want)
+			}
+		}
+		if f.snap.UpToSeq != 7 || !cmp.Equal(f.snap.Params, testParams) || !cmp.Equal(f.snap.Tools, []string{"Agent", "Read"}) {
+			t.Errorf("what the snapshot was given is lost: %+v", f.snap)
+		}
+	}
+	if SnapshotBytes(nil) != nil {
+		t.Error("no segments have no bytes")
+	}
+}
+
+func TestSnapshotKeepsTheEntriesThatPrefixIt(t *testing.T) {
+	history := dispatching(t, 2)
+	plain := newFanOut(t, history)
+	all := plain.prefix()
+	entry := func(n int64) CacheEntry { return CacheEntry{Bytes: n, Prefix: DigestOf(all[:n])} }
+	cut := int64(len(plain.head) + len(history[0].Raw) - len(messageClose))
+	good := []CacheEntry{entry(cut), entry(plain.snap.PlaceholderEnd), entry(plain.snap.Bytes)}
+	bad := []CacheEntry{
+		{}, {Bytes: cut, Prefix: DigestOf([]byte("other"))}, {Bytes: plain.snap.Bytes + 9, Prefix: plain.snap.ID},
+		{Bytes: plain.snap.Bytes + 9}, {Bytes: -1}, {Bytes: cut},
+	}
+	f := newFanOut(t, history, append(bad, good...)...)
+	if d := cmp.Diff(good, f.snap.Entries); d != "" {
+		t.Errorf("entries (-want +got):\n%s", d)
+	}
+	if f.snap.ID != plain.snap.ID {
+		t.Error("entries changed the identity")
+	}
+}
+
+func TestSnapshotRefusesAnUnansweredHistory(t *testing.T) {
+	call := message(t, RoleAssistant, toolUse("t1", "Read", `{}`), toolUse("t2", "Read", `{}`))
+	tests := []struct {
+		name string
+		next Message
+	}{
+		{"no result", message(t, RoleUser, text("go on"))},
+		{"one of two", message(t, RoleUser, AppendToolResult(nil, "t1", "x", false))},
+		{"in the wrong role", message(t, RoleAssistant, AppendToolResult(nil, "t1", "x", false), AppendToolResult(nil, "t2", "x", false))},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, _, err := NewSnapshot("s", testHead(), testParams, nil, []Message{call, tt.next}, 1, nil, time.Time{})
+			if !errors.Is(err, ErrUnanswered) {
+				t.Errorf("error %v, want ErrUnanswered", err)
+			}
+		})
+	}
+	good := message(t, RoleUser, AppendToolResult(nil, "t2", "x", false), AppendToolResult(nil, "t1", "x", true), text("and"))
+	if _, _, err := NewSnapshot("s", testHead(), testParams, nil, []Message{call, good}, 1, nil, time.Time{}); err != nil {
+		t.Errorf("answered in another order: %v", err)
+	}
+}
+
+// B34: building children at once over slices with room behind them writes into
+// nothing shared. The race detector watches.
+func TestChildrenShareNoBackingArray(t *testing.T) {
+	f := newFanOut(t, dispatching(t, 8))
+	roomy := make([]Message, len(f.history), len(f.history)+8)
+	copy(roomy, f.history)
+	f.history = roomy
+	f.open = append(make([]byte, 0, 2*len(f.open)), f.open...)
+	before := bytes.Clone(f.prefix())
+	var wg sync.WaitGroup
+	children := make([][]Message, 8)
+	for i := range children {
+		wg.Go(func() { children[i] = f.child(t, fmt.Sprintf("task %d", i)) })
+	}
+	wg.Wait()
+	for i, c := range children {
+		last := c[len(c)-1].Blocks
+		if got, want := last[len(last)-1].Text, fmt.Sprintf("task %d", i); got != want {
+			t.Errorf("child %d has directive %q", i, got)
+		}
+	}
+	if !bytes.Equal(before, f.prefix()) {
+		t.Error("the shared bytes changed")
+	}
+	if extra := roomy[:len(roomy)+1][len(roomy)]; extra.Raw != nil {
+		t.Error("a child was appended into the parent's slice")
+	}
+}
+
+// B13, B27: one input has one prefix, at any time and for any session.
+func TestRenderingIsDeterministic(t *testing.T) {
+	history := dispatching(t, 3)
+	ids, bodies := map[Digest]bool{}, map[Digest]bool{}
+	for i := range 200 {
+		snap, open, err := NewSnapshot(fmt.Sprintf("ses_%d", i), testHead(), testParams, nil, history, int64(i), nil, time.Unix(int64(i), 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[snap.ID] = true
+		f := fanOut{head: testHead(), history: history, snap: snap, open: open}
+		bodies[DigestOf(joined(f.head, raws(f.child(t, "x"))))] = true
+	}
+	if len(ids) != 1 || len(bodies) != 1 {
+		t.Errorf("200 renders gave %d prefixes and %d requests, want 1 and 1", len(ids), len(bodies))
+	}
+}
+
+func TestBoilerplate(t *testing.T) {
+	b := Boilerplate()
+	if strings.Count(b, "<"+BoilerplateTag+">") != 1 || !strings.HasPrefix(b, "<"+BoilerplateTag+">\n") ||
+		strings.Count(b, "</"+BoilerplateTag+">") != 1 || !strings.HasSuffix(b, "\n</"+BoilerplateTag+">") {
+		t.Errorf("the tag does not enclose the boilerplate once:\n%s", b)
+	}
+	for i := 1; i <= 11; i++ {
+		if got, want := strings.Contains(b, fmt.Sprintf("\n%d. ", i)), i <= 10; got != want {
+			t.Errorf("rule %d is there: %v", i, got)
+		}
+	}
+	at := -1
+	for _, label := range reportLabels {
+		i := strings.Index(b, "\n"+label+": ")
+		if i <= at || strings.Count(b, "\n"+label+":") != 1 {
+			t.Errorf("label %q is not there once, in order", label)
+		}
+		at = i
+	}
+	if CleanText(b) != b || strings.Contains(b, "\r") {
+		t.Error("the boilerplate is no clean text")
+	}
+}
+
+// B41: tags in data are disarmed; a parent that merely mentions them is kept as
+// it is and can fork.
+func TestNeutralizeTags(t *testing.T) {
+	tests := []struct{ name, in, want string }{
+		{"nothing to do", "a < b && c > d <div>", "a < b && c > d <div>"},
+		{"close and open", "explain </fork-boilerplate> and <fork-boilerplate>", "explain &lt;/fork-boilerplate> and &lt;fork-boilerplate>"},
+		{"notification", "<task-notification>done</task-notification>", "&lt;task-notification>done&lt;/task-notification>"},
+		{"reminder", "x<system-reminder>", "x&lt;system-reminder>"},
+		{"any case", "</Fork-BoilerPlate>", "&lt;/Fork-BoilerPlate>"},
+		{"white space inside", "< / \n\tfork-boilerplate>", "&lt; / \n\tfork-boilerplate>"},
+		{"attributes", `<fork-boilerplate x="1">`, `&lt;fork-boilerplate x="1">`},
+		{"doubled bracket", "<<fork-boilerplate>", "<&lt;fork-boilerplate>"},
+		{"cut at the end", "<fork-boilerplate", "&lt;fork-boilerplate"},
+		{"half a name", "<fork-boil", "<fork-boil"},
+		{"bracket alone", "<", "<"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := NeutralizeTags(tt.in)
+			if got != tt.want {
+				t.Errorf("NeutralizeTags(%q) = %q, want %q", tt.in, got, tt.want)
+			}
+			if again := NeutralizeTags(got); again != got {
+				t.Errorf("a second pass changes it to %q", again)
+			}
+		})
+	}
+
+	history := dispatching(t, 1)
+	history[0] = message(t, RoleUser, text("what does </fork-boilerplate> mean?"))
+	f := newFanOut(t, history)
+	last := f.child(t, "explain </fork-boilerplate> \x00 and <fork-boilerplate>")[len(history)].Blocks
+	if got, want := last[len(last)-1].Text, "explain &lt;/fork-boilerplate> \u2400 and &lt;fork-boilerplate>"; got != want {
+		t.Errorf("directive is %q, want %q", got, want)
+	}
+	whole := string(f.prefix()) + string(last[len(last)-1].Raw)
+	if n := strings.Count(whole, "<fork-boilerplate>"); n != 1 {
+		t.Errorf("the opening tag is there %d times, want once", n)
+	}
+}
+
+func FuzzNeutralizeTags(f *testing.F) {
+	f.Add("< /Task-Notification><<system-reminder")
+	f.Fuzz(func(t *testing.T, s string) {
+		got := NeutralizeTags(s)
+		for i := range len(got) {
+			if got[i] == '<' && startsControlTag(got[i+1:]) {
+				t.Fatalf("%q still has a tag at %d", got, i)
+			}
+		}
+		if back := strings.ReplaceAll(got, "&lt;", "<"); back != strings.ReplaceAll(s, "&lt;", "<") {
+			t.Fatalf("%q became %q: more than brackets changed", s, got)
+		}
+	})
+}
+
+// The whole first request of a fork, byte for byte.
+func TestForkRequestGolden(t *testing.T) {
+	const golden = "testdata/fork_request.json"
+	f := newFanOut(t, dispatching(t, 2))
+	c := NewCanonical(f.head, raws(f.child(t, "Count <b> & \u2028.")), testParams)
+	plan, err := PlanMarks(Plan{Canonical: c, Messages: f.child(t, "Count <b> & \u2028."), Snapshot: &f.snap, FirstRequest: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := c.Splice(plan.Marks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := body.Bytes()
+	if !json.Valid(got) {
+		t.Fatal("no JSON")
+	}
+	if *update {
+		if err := os.WriteFile(golden, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(strings.SplitAfter(string(want), "},"), strings.SplitAfter(string(got), "},")); d != "" {
+		t.Errorf("body (-want +got; -update rewrites it):\n%s", d)
+	}
+}
