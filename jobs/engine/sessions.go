@@ -163,8 +163,9 @@ func thinking(raw json.RawMessage) (json.RawMessage, error) {
 }
 
 func nanoUSD(usd float64) (int64, error) {
-	if !(usd > 0 && usd <= 1_000_000) {
-		return 0, fmt.Errorf("is %v; use an amount above 0, at most 1000000", usd)
+	// Below one nano-dollar the amount would become 0, which means no budget at all.
+	if !(usd >= 1e-9 && usd <= 1_000_000) {
+		return 0, fmt.Errorf("is %v; use an amount from 0.000000001 to 1000000", usd)
 	}
 	return int64(usd*1e9 + 0.5), nil
 }

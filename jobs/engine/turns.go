@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -112,8 +113,9 @@ func (e *Engine) Fork(ctx context.Context, sessionID string, spec forkcore.ForkS
 	if err != nil {
 		return none, nil, err
 	}
-	if err := affordable(s, plan); err != nil {
-		return none, nil, err
+	wish, err := json.Marshal(spec)
+	if err != nil {
+		return none, nil, forkcore.Invalid("body", err.Error())
 	}
 	en := entropy()
 	if idempotencyKey != "" {
@@ -124,15 +126,19 @@ func (e *Engine) Fork(ctx context.Context, sessionID string, spec forkcore.ForkS
 	if err != nil {
 		return none, nil, err
 	}
+	// A repeat starts nothing, so it costs nothing: it is answered whatever is left of the budget.
+	if _, err := e.o.Store.Dispatch(ctx, id); errors.Is(err, forkcore.ErrNotFound) {
+		if err := affordable(s, plan); err != nil {
+			return none, nil, err
+		}
+	} else if err != nil {
+		return none, nil, err
+	}
 	cd, err := plan.create(id, s, "")
 	if err != nil {
 		return none, nil, err
 	}
-	var wish []string
-	for _, d := range spec.Directives {
-		wish = append(wish, d.Title, d.Prompt)
-	}
-	cd.RequestHash = hashHex(wish...)
+	cd.RequestHash = hashHex(string(wish))
 	if err := plan.store(ctx, e.o.Store); err != nil {
 		return none, nil, err
 	}
