@@ -55,7 +55,7 @@ func ParseAgentCall(call ToolCall, mode Mode) (AgentInput, error) {
 	d := json.NewDecoder(bytes.NewReader(call.Input))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
-		return in, fmt.Errorf("the input of Agent is not understood: %v; it takes description, prompt, subagent_type and isolation", err)
+		return in, fmt.Errorf("the input of Agent is not understood: %w; it takes description, prompt, subagent_type and isolation", err)
 	}
 	switch {
 	case strings.TrimSpace(in.Prompt) == "":

@@ -21,7 +21,7 @@ func ParseDigest(s string) (Digest, error) {
 		return Digest{}, fmt.Errorf("%w: %d characters, want %d", ErrBadDigest, len(s), 2*len(d))
 	}
 	if _, err := hex.Decode(d[:], []byte(s)); err != nil {
-		return Digest{}, fmt.Errorf("%w: %v", ErrBadDigest, err)
+		return Digest{}, fmt.Errorf("%w: %w", ErrBadDigest, err)
 	}
 	if d.String() != s {
 		return Digest{}, fmt.Errorf("%w: upper-case digits", ErrBadDigest)

@@ -35,7 +35,7 @@ func (c *Client) Enqueue(ctx context.Context, w engine.Wake) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("enqueue %s: %w: %v", TaskID(w), forkcore.ErrStoreUnavailable, err)
+		return fmt.Errorf("enqueue %s: %w: %w", TaskID(w), forkcore.ErrStoreUnavailable, err)
 	}
 	return nil
 }

@@ -215,7 +215,7 @@ func startSimulator() (url string, stop func(), err error) {
 		Handler:           modelsim.New(modelsim.Options{MessageStartDelay: 150 * time.Millisecond, DeltaDelay: 12 * time.Millisecond}),
 		ReadHeaderTimeout: 10 * time.Second,
 	}
-	go hs.Serve(l)
+	go func() { _ = hs.Serve(l) }() // ends when it is closed
 	return "http://" + l.Addr().String(), func() { hs.Close() }, nil
 }
 

@@ -113,7 +113,7 @@ func TestB38_AnEscapedProcessDelaysNothing(t *testing.T) {
 	text := y.ok("Bash", input("command", "setsid sh -c 'echo $$ > pid; exec sleep 20' & until [ -s pid ]; do :; done; echo hi"))
 	took := time.Since(start)
 	pid := readPID(t, filepath.Join(y.env.Workspace, "pid"))
-	defer unix.Kill(pid, unix.SIGKILL)
+	defer func() { _ = unix.Kill(pid, unix.SIGKILL) }()
 	if took > 3*time.Second || !strings.HasPrefix(text, "hi\n") {
 		t.Errorf("after %v: %q", took, text)
 	}
