@@ -42,7 +42,10 @@ func (w *deltaWriter) add(ev *forkcore.ModelDelta) {
 		w.flush()
 	}
 	if w.pending.Text == "" {
-		tool := w.pending.Tool
+		tool := ""
+		if w.pending.Block == ev.Index {
+			tool = w.pending.Tool // a tool's name may come before its input
+		}
 		w.pending = w.base
 		w.pending.Block, w.pending.Kind, w.pending.Offset, w.pending.Tool = ev.Index, ev.Kind, w.offsets[ev.Index], tool
 	}

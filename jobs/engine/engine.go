@@ -68,15 +68,18 @@ type Engine struct {
 	executor string
 
 	mu       sync.Mutex
-	held     map[string]*held
+	held     map[*held]struct{}
+	loose    []func(context.Context) error // leases to give back once the database can be reached
 	draining bool
 	wg       sync.WaitGroup
 
 	snapshots snapshotCache
 }
 
-// held is a run that this process advances.
+// held is a run that this process advances, or for which it is about to ask for
+// the lease: a wake that was overtaken may stand beside the one that holds the run.
 type held struct {
+	runID  string
 	cancel context.CancelCauseFunc
 	// handOver is closed when the run should go on elsewhere at its next step boundary.
 	handOver     chan struct{}
@@ -119,7 +122,7 @@ func New(o Options) (*Engine, error) {
 	if o.DefaultModel == "" {
 		o.DefaultModel = "claude-sonnet-5-5"
 	}
-	e := &Engine{o: o, log: o.Logger, executor: "exe_" + randomToken(), held: map[string]*held{}}
+	e := &Engine{o: o, log: o.Logger, executor: "exe_" + randomToken(), held: map[*held]struct{}{}}
 	e.snapshots.load = e.loadSnapshot
 	return e, nil
 }
@@ -174,21 +177,41 @@ func (e *Engine) beat(ctx context.Context) {
 	for _, s := range signals {
 		e.signal(s)
 	}
+	e.giveBack(ctx)
+}
+
+// later notes a lease that could not be given back because the database was
+// away. While this executor beats nobody takes such a run from it, so it has to do that itself.
+func (e *Engine) later(release func(context.Context) error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.loose = append(e.loose, release)
+}
+
+func (e *Engine) giveBack(ctx context.Context) {
+	e.mu.Lock()
+	loose := e.loose
+	e.loose = nil
+	e.mu.Unlock()
+	for _, release := range loose {
+		if err := release(ctx); errors.Is(err, forkcore.ErrStoreUnavailable) {
+			e.later(release)
+		}
+	}
 }
 
 // signal passes a wish on to a run held here.
 func (e *Engine) signal(s Signal) {
 	e.mu.Lock()
-	h := e.held[s.RunID]
-	e.mu.Unlock()
-	if h == nil {
-		return
-	}
-	switch s.Kind {
-	case "stop":
-		h.cancel(errStopAsked)
-	case "background":
-		h.askHandOver()
+	defer e.mu.Unlock()
+	for h := range e.held {
+		switch {
+		case h.runID != s.RunID:
+		case s.Kind == "stop":
+			h.cancel(errStopAsked)
+		case s.Kind == "background":
+			h.askHandOver()
+		}
 	}
 }
 
@@ -196,9 +219,8 @@ func (e *Engine) sweep(ctx context.Context) {
 	wakes, err := e.o.Store.Sweep(ctx, e.o.Dead, 5*time.Second)
 	if err != nil {
 		e.log.Warn("sweep", "err", err)
-		return
 	}
-	e.enqueue(ctx, wakes...)
+	e.enqueue(ctx, wakes...) // shards that answered count although another did not
 }
 
 // enqueue gives hints to the ready-list. A hint that is lost is repaired by
@@ -217,14 +239,14 @@ func (e *Engine) enqueue(ctx context.Context, wakes ...Wake) {
 func (e *Engine) Drain(grace time.Duration) {
 	e.mu.Lock()
 	e.draining = true
-	for _, h := range e.held {
+	for h := range e.held {
 		h.askHandOver()
 	}
 	e.mu.Unlock()
 	cut := time.AfterFunc(grace, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		for _, h := range e.held {
+		for h := range e.held {
 			h.cancel(errShutdown)
 		}
 	})
@@ -240,18 +262,16 @@ func (e *Engine) hold(ctx context.Context, runID string) (context.Context, *held
 		return nil, nil, false
 	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	h := &held{cancel: cancel, handOver: make(chan struct{})}
-	e.held[runID] = h
+	h := &held{runID: runID, cancel: cancel, handOver: make(chan struct{})}
+	e.held[h] = struct{}{}
 	e.wg.Add(1)
 	return ctx, h, true
 }
 
-func (e *Engine) letGo(runID string, h *held) {
+func (e *Engine) letGo(h *held) {
 	h.cancel(nil)
 	e.mu.Lock()
-	if e.held[runID] == h {
-		delete(e.held, runID)
-	}
+	delete(e.held, h)
 	e.mu.Unlock()
 	e.wg.Done()
 }

@@ -18,9 +18,19 @@ func (e *Engine) Execute(ctx context.Context, w Wake) error {
 	if !ok {
 		return nil // draining: the due set brings the wake back elsewhere
 	}
-	defer e.letGo(w.RunID, h)
-	lease, err := e.o.Store.TakeLease(rctx, w.RunID, w.N, e.executor, randomToken())
+	defer e.letGo(h)
+	token := randomToken()
+	lease, err := e.o.Store.TakeLease(rctx, w.RunID, w.N, e.executor, token)
 	switch {
+	case errors.Is(err, forkcore.ErrStoreUnavailable):
+		e.later(func(ctx context.Context) error { // it may have been granted
+			l, err := e.o.Store.TakeLease(ctx, w.RunID, w.N, e.executor, token)
+			if err != nil {
+				return err
+			}
+			return e.release(ctx, l.Holder)
+		})
+		return err
 	case errors.Is(err, ErrStale), errors.Is(err, ErrParked):
 		return nil
 	case errors.Is(err, forkcore.ErrNotFound):
@@ -82,7 +92,6 @@ func (d *driver) settleError(ctx context.Context, err error) {
 	case errors.Is(err, errHandOver), errors.Is(cause, errShutdown):
 		d.release(ctx)
 	case errors.Is(err, forkcore.ErrStoreUnavailable):
-		// Nothing can be written. The heartbeat fails too, so the run is taken over once the database is back.
 		d.e.log.Error("the database went away during a run", "run", d.run.ID, "err", err)
 		d.release(ctx)
 	case errors.Is(err, forkcore.ErrBudget):
@@ -309,6 +318,7 @@ func (d *driver) end(ctx context.Context, end EndRun) {
 	}
 	if err := d.tryEnd(ctx, end); err != nil && !errors.Is(err, ErrLeaseLost) {
 		d.e.log.Error("end a run", "run", d.run.ID, "err", err)
+		d.release(ctx) // whoever takes it comes to an end of its own
 	}
 }
 
@@ -328,15 +338,21 @@ func (d *driver) tryEnd(ctx context.Context, end EndRun) error {
 	return nil
 }
 
+// release lets the run go on elsewhere.
 func (d *driver) release(ctx context.Context) {
 	ctx, done := cleanup(ctx)
 	defer done()
-	w, err := d.e.o.Store.Release(ctx, d.holder)
-	switch {
-	case errors.Is(err, ErrLeaseLost):
-	case err != nil:
+	if err := d.e.release(ctx, d.holder); err != nil && !errors.Is(err, ErrLeaseLost) {
 		d.e.log.Error("give a run back", "run", d.run.ID, "err", err)
-	default:
-		d.e.enqueue(ctx, w)
+		d.e.later(func(ctx context.Context) error { return d.e.release(ctx, d.holder) })
 	}
+}
+
+func (e *Engine) release(ctx context.Context, h Holder) error {
+	w, err := e.o.Store.Release(ctx, h)
+	if err != nil {
+		return err
+	}
+	e.enqueue(ctx, w)
+	return nil
 }

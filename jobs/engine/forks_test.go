@@ -82,7 +82,7 @@ func TestFork(t *testing.T) {
 					t.Errorf("quote (-asked +dispatched):\n%s", diff)
 				}
 				want(t, "runs", len(runs), 2)
-				want(t, "first state", runs[0].State, forkcore.Queued)
+				want(t, "first leads", runs[0].Leader, true)
 				want(t, "second state", runs[1].State, forkcore.Parked)
 				want(t, "title", runs[0].Title, "d1")
 				y.idle()

@@ -44,17 +44,11 @@ func (e *Engine) CreateSession(ctx context.Context, spec forkcore.SessionSpec, i
 	s.ID = forkcore.NewSessionID(en)
 	head := forkcore.EncodeHead(sessionParams(s), e.toolSpecs(), forkcore.SystemPrompt())
 	s.Head = forkcore.DigestOf(head)
-	stored, created, err := e.o.Store.CreateSession(ctx, s, hashHex(string(wish)))
-	if err != nil {
-		return forkcore.Session{}, false, err
+	// Before the session that refers to it, so that no session is ever without.
+	if err := e.o.Store.PutBlobs(ctx, s.ID, head); err != nil {
+		return forkcore.Session{}, false, fmt.Errorf("store request head: %w", err)
 	}
-	// The head is found by its hash: written again for a repeat in case the first try stopped in between.
-	if stored.Head == s.Head {
-		if err := e.o.Store.PutBlobs(ctx, stored.ID, head); err != nil {
-			return forkcore.Session{}, false, fmt.Errorf("store request head: %w", err)
-		}
-	}
-	return stored, created, nil
+	return e.o.Store.CreateSession(ctx, s, hashHex(string(wish)))
 }
 
 func (e *Engine) newSession(spec forkcore.SessionSpec) (forkcore.Session, error) {

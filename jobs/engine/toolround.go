@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"forkyard/forkcore"
@@ -62,15 +64,26 @@ func (d *driver) runReadOnly(ctx context.Context, calls []forkcore.PendingCall) 
 	}
 	results := make([]forkcore.Entry, len(calls))
 	slots := make(chan struct{}, maxParallelTools)
+	var panicked atomic.Value
 	var wg sync.WaitGroup
 	for i, p := range calls {
 		wg.Go(func() {
 			slots <- struct{}{}
-			defer func() { <-slots }()
+			defer func() {
+				<-slots
+				// In this goroutine a panic would end the process; in the driver's it ends the run.
+				if r := recover(); r != nil {
+					d.e.log.Error("panic in a tool", "tool", p.Call.Name, "panic", r, "stack", string(debug.Stack()))
+					panicked.CompareAndSwap(nil, fmt.Sprint(r))
+				}
+			}()
 			results[i] = d.result(p.Call, d.execute(ctx, p.Call))
 		})
 	}
 	wg.Wait()
+	if r := panicked.Load(); r != nil {
+		panic(r)
+	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // cut results say nothing; they are run again
 	}

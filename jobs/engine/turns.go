@@ -40,8 +40,11 @@ func (e *Engine) SendMessage(ctx context.Context, sessionID, text, idempotencyKe
 		Holder: holder, ItemID: "itm_" + strings.ToLower(randomToken()), Text: text,
 		IdempotencyKey: idempotencyKey, RequestHash: hashHex(text),
 	})
+	if errors.Is(err, forkcore.ErrStoreUnavailable) {
+		e.later(func(ctx context.Context) error { return e.release(ctx, holder) }) // it may have been granted
+	}
 	if err != nil || !acc.Started {
-		e.letGo(id, h)
+		e.letGo(h)
 		return acc.RunID, err
 	}
 	go e.foreground(rctx, h, acc.Lease, s.AutoBackground)
@@ -51,7 +54,7 @@ func (e *Engine) SendMessage(ctx context.Context, sessionID, text, idempotencyKe
 // foreground drives a main turn in this process until it ends or the signal
 // comes: a click, the timer (after > 0), or shutdown. It then goes on in a worker under the same run id.
 func (e *Engine) foreground(ctx context.Context, h *held, lease Lease, after time.Duration) {
-	defer e.letGo(lease.Run.ID, h)
+	defer e.letGo(h)
 	if after > 0 {
 		t := time.AfterFunc(after, h.askHandOver)
 		defer t.Stop()

@@ -118,13 +118,20 @@ func (y *yard) ended(id string) forkcore.Run {
 // until lets the fake clock run until done is true.
 func (y *yard) until(what string, done func() bool) {
 	y.Helper()
-	for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+	for start := time.Now(); ; {
 		synctest.Wait()
 		if done() {
 			return
 		}
-		if time.Since(start) > time.Hour {
-			y.Fatalf("%s did not happen within an hour; runs: %s", what, y.states())
+		switch waited := time.Since(start); {
+		case waited < 10*time.Second:
+			time.Sleep(5 * time.Millisecond)
+		case waited < 10*time.Minute:
+			time.Sleep(50 * time.Millisecond)
+		case waited < 2*time.Hour:
+			time.Sleep(time.Second)
+		default:
+			y.Fatalf("%s did not happen within two hours; runs: %s", what, y.states())
 		}
 	}
 }
