@@ -40,7 +40,7 @@ func ParseMessage(raw []byte) (Message, error) {
 		Content []json.RawMessage `json:"content"`
 	}
 	if err := json.Unmarshal(raw, &m); err != nil {
-		return Message{}, fmt.Errorf("%w: %v", ErrNotCanonical, err)
+		return Message{}, fmt.Errorf("%w: %w", ErrNotCanonical, err)
 	}
 	if m.Role != RoleUser && m.Role != RoleAssistant {
 		return Message{}, fmt.Errorf("%w: role %q", ErrNotCanonical, m.Role)
@@ -95,7 +95,7 @@ func parseBlock(raw []byte) (Block, error) {
 			Type string `json:"type"`
 		}
 		if err := json.Unmarshal(raw, &t); err != nil {
-			return Block{}, fmt.Errorf("%w: block: %v", ErrNotCanonical, err)
+			return Block{}, fmt.Errorf("%w: block: %w", ErrNotCanonical, err)
 		}
 		return Block{Raw: raw, Type: t.Type}, nil
 	}

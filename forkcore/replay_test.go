@@ -1,0 +1,383 @@
+package forkcore
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// logBuilder numbers entries as a store would.
+type logBuilder struct {
+	t       testing.TB
+	entries []Entry
+}
+
+func (l *logBuilder) message(role Role, blocks ...[]byte) *logBuilder {
+	l.entries = append(l.entries, Entry{Seq: int64(len(l.entries) + 1), Kind: EntryMessage, RunID: "run", Bytes: EncodeMessage(role, blocks...)})
+	return l
+}
+
+func (l *logBuilder) marker(m Marker) *logBuilder {
+	l.entries = append(l.entries, Entry{Seq: int64(len(l.entries) + 1), Kind: EntryMarker, RunID: "run", Marker: &m})
+	return l
+}
+
+func (l *logBuilder) result(id, text string) *logBuilder {
+	return l.marker(Marker{Type: MarkerToolResult, ToolUseID: id, Bytes: AppendToolResult(nil, id, text, false)})
+}
+
+func (l *logBuilder) view() *View {
+	l.t.Helper()
+	v := NewView()
+	apply(l.t, v, l.entries...)
+	return v
+}
+
+func newLog(t testing.TB) *logBuilder { return &logBuilder{t: t} }
+
+// asked is a main turn whose model asks for two tool calls.
+func asked(t testing.TB) *logBuilder {
+	return newLog(t).marker(Marker{Type: MarkerTurnStart}).message(RoleUser, text("q")).
+		message(RoleAssistant, []byte(thinkingBlock), toolUse("t1", "Read", `{"a" : 1.0}`), toolUse("t2", "Bash", `{}`))
+}
+
+func TestReplayCrashPoints(t *testing.T) {
+	tests := []struct {
+		name    string
+		log     *logBuilder
+		pending []string // id:started-by:has-result
+	}{
+		{"nothing ran", asked(t), []string{"t1::false", "t2::false"}},
+		{"started and cut (B04)", asked(t).marker(Marker{Type: MarkerToolStarted, ToolUseID: "t2", Holder: "h1"}), []string{"t1::false", "t2:h1:false"}},
+		{"started again by another", asked(t).marker(Marker{Type: MarkerToolStarted, ToolUseID: "t1", Holder: "h1"}).marker(Marker{Type: MarkerToolStarted, ToolUseID: "t1", Holder: "h2"}), []string{"t1:h2:false", "t2::false"}},
+		{"partial results", asked(t).marker(Marker{Type: MarkerToolStarted, ToolUseID: "t1", Holder: "h1"}).result("t1", "out"), []string{"t1:h1:true", "t2::false"}},
+		{"all results, not delivered", asked(t).result("t2", "b").result("t1", "a"), []string{"t1::true", "t2::true"}},
+		{"delivered", asked(t).result("t1", "a").result("t2", "b").message(RoleUser, AppendToolResult(nil, "t1", "a", false), AppendToolResult(nil, "t2", "b", false)), nil},
+		{"markers of strangers change nothing", asked(t).result("t9", "x").marker(Marker{Type: MarkerToolStarted, ToolUseID: "t8"}).marker(Marker{Type: MarkerBackground}).marker(Marker{Type: "future"}), []string{"t1::false", "t2::false"}},
+		{"the turn ended with one call open (B05)", asked(t).result("t1", "a").marker(Marker{Type: MarkerTurnEnd, State: Cancelled}), []string{"t1::true", "t2::true"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			v := tt.log.view()
+			var got []string
+			for _, p := range v.Pending {
+				got = append(got, fmt.Sprintf("%s:%s:%v", p.Call.ID, p.StartedBy, p.Result != nil))
+			}
+			if d := cmp.Diff(tt.pending, got); d != "" {
+				t.Errorf("pending (-want +got):\n%s", d)
+			}
+			if v.Len != int64(len(tt.log.entries)) {
+				t.Errorf("Len = %d, want %d", v.Len, len(tt.log.entries))
+			}
+		})
+	}
+}
+
+// B05, B19: after a stopped turn the next user message answers every call, in
+// tool_use order, before any text; a second replay gives the same bytes.
+func TestAnswersAfterAStoppedTurn(t *testing.T) {
+	log := asked(t).result("t1", "a").marker(Marker{Type: MarkerTurnEnd, State: Failed}).marker(Marker{Type: MarkerTurnStart})
+	first, second := log.view().AnswerBlocks(), log.view().AnswerBlocks()
+	want := []string{
+		`{"type":"tool_result","tool_use_id":"t1","content":[{"type":"text","text":"a"}]}`,
+		`{"type":"tool_result","tool_use_id":"t2","content":[{"type":"text","text":"not run: the turn was stopped before this call"}],"is_error":true}`,
+	}
+	if d := cmp.Diff(want, texts(first)); d != "" {
+		t.Errorf("answers (-want +got):\n%s", d)
+	}
+	if !cmp.Equal(first, second) {
+		t.Error("a second replay gives other bytes")
+	}
+	// Delivered with the new text it is a history that a fork can be taken from.
+	v := log.message(RoleUser, append(first, text("go on"))...).view()
+	if _, _, err := NewSnapshot("s", testHead(), testParams, nil, v.Messages, v.Len, nil, testTime); err != nil {
+		t.Error(err)
+	}
+}
+
+func texts(blocks [][]byte) []string {
+	var out []string
+	for _, b := range blocks {
+		out = append(out, string(b))
+	}
+	return out
+}
+
+// The parent's answer to an all-forks message starts with the very bytes of the
+// forks' open segment, through the last placeholder.
+func TestParentSharesThePlaceholdersWithItsForks(t *testing.T) {
+	for _, n := range []int{1, 2, 7, 64} {
+		history := dispatching(t, n)
+		f := newFanOut(t, history)
+		blocks := launchedAnswers(t, history, n)
+		if len(blocks) != n+1 {
+			t.Fatalf("%d blocks, want %d results and one text", len(blocks), n)
+		}
+		request := joined(f.head, append(raws(history), EncodeMessage(RoleUser, blocks...)))
+		end := f.snap.PlaceholderEnd
+		if !bytes.Equal(request[:end], f.prefix()[:end]) {
+			t.Errorf("%d forks: the parent's request leaves the forks' prefix before the last placeholder ends", n)
+		}
+		if NewCanonical(f.head, append(raws(history), EncodeMessage(RoleUser, blocks...)), testParams).DigestAt(end) !=
+			NewCanonical(f.head, raws(f.child(t, "x")), testParams).DigestAt(end) {
+			t.Errorf("%d forks: the identities at the last placeholder differ", n)
+		}
+		last := message(t, RoleUser, blocks...).Blocks[n]
+		for i := range n {
+			if !strings.Contains(last.Text+"\n", fmt.Sprintf("\n- run_%d\n", i)) {
+				t.Errorf("%d forks: the list does not name run_%d: %s", n, i, last.Text)
+			}
+		}
+	}
+}
+
+func TestMixedAnswersNameTheForks(t *testing.T) {
+	log := newLog(t).message(RoleUser, text("q")).
+		message(RoleAssistant, toolUse("a1", "Agent", `{}`), toolUse("r1", "Read", `{}`), toolUse("a2", "Agent", `{}`)).
+		marker(Marker{Type: MarkerToolResult, ToolUseID: "a2", IsError: true, Bytes: AppendToolResult(nil, "a2", "refused", true)}).
+		marker(Marker{Type: MarkerLaunched, DispatchID: "dsp", RunIDs: []string{"run_x"}, ToolUseIDs: []string{"a1"}}).
+		result("r1", "file")
+	v := log.view()
+	if v.AllLaunched() {
+		t.Error("AllLaunched with other calls in the message")
+	}
+	want := []string{
+		`{"type":"tool_result","tool_use_id":"a1","content":[{"type":"text","text":"async_launched: fork run_x runs in the background; its report will arrive as a task notification"}]}`,
+		`{"type":"tool_result","tool_use_id":"r1","content":[{"type":"text","text":"file"}]}`,
+		`{"type":"tool_result","tool_use_id":"a2","content":[{"type":"text","text":"refused"}],"is_error":true}`,
+	}
+	if d := cmp.Diff(want, texts(v.AnswerBlocks())); d != "" {
+		t.Errorf("answers (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff(&Launch{DispatchID: "dsp", RunIDs: []string{"run_x"}}, v.Launch); d != "" {
+		t.Errorf("launch (-want +got):\n%s", d)
+	}
+	v = log.message(RoleUser, v.AnswerBlocks()...).view()
+	if v.Launch == nil || v.Launch.All || v.Pending != nil {
+		t.Errorf("after delivery: launch %+v, pending %v", v.Launch, v.Pending)
+	}
+}
+
+func TestLaunchIsAllUntilTheNextAnswer(t *testing.T) {
+	history := dispatching(t, 2)
+	log := newLog(t)
+	for _, m := range history {
+		blocks := make([][]byte, len(m.Blocks))
+		for i, b := range m.Blocks {
+			blocks[i] = b.Raw
+		}
+		log.message(m.Role, blocks...)
+	}
+	// One run id more or less than calls must not break the replay.
+	log.marker(Marker{Type: MarkerLaunched, DispatchID: "dsp", RunIDs: []string{"run_0", "run_1"}, ToolUseIDs: []string{"toolu_00", "toolu_01", "toolu_02"}})
+	v := log.view()
+	if !v.AllLaunched() || v.Launch.All {
+		t.Errorf("before delivery: AllLaunched %v, Launch %+v", v.AllLaunched(), v.Launch)
+	}
+	v = log.message(RoleUser, v.AnswerBlocks()...).view()
+	if v.Launch == nil || !v.Launch.All {
+		t.Errorf("after delivery: Launch %+v", v.Launch)
+	}
+	if v = log.message(RoleAssistant, text("they run")).view(); v.Launch != nil {
+		t.Errorf("after the next answer: Launch %+v", v.Launch)
+	}
+	if (&View{}).AllLaunched() || (&View{}).AnswerBlocks() != nil {
+		t.Error("an empty view launched something")
+	}
+}
+
+func TestReplayRefuses(t *testing.T) {
+	good := Entry{Seq: 1, Kind: EntryMessage, Bytes: EncodeMessage(RoleUser, text("q"))}
+	tests := []struct {
+		name    string
+		view    *View
+		entries []Entry
+		message string
+	}{
+		{"a gap", NewView(), []Entry{good, {Seq: 3, Kind: EntryMarker, Marker: &Marker{}}}, "log entry 3 follows entry 1"},
+		{"an entry twice", NewView(), []Entry{good, good}, "log entry 1 follows entry 1"},
+		{"a start behind 1", NewView(), []Entry{{Seq: 2, Kind: EntryMarker, Marker: &Marker{}}}, "log entry 2 follows entry 0"},
+		{"bytes that are not canonical", NewView(), []Entry{{Seq: 1, Kind: EntryMessage, Bytes: []byte(`{"role": "user","content":[]}`)}}, "log entry 1: message bytes are not canonical"},
+		{"a message without bytes", NewView(), []Entry{{Seq: 1, Kind: EntryMessage}}, "not canonical"},
+		{"a marker without content", NewView(), []Entry{{Seq: 1, Kind: EntryMarker}}, "without content"},
+		{"a fragment in a main log", NewView(), []Entry{{Seq: 1, Kind: EntryMessage, Fragment: true, Bytes: text("x")}}, "without an open segment"},
+		{"a second fragment", NewForkView(nil, AppendOpenMessage(nil, RoleUser, text("b"))), []Entry{
+			{Seq: 1, Kind: EntryMessage, Fragment: true, Bytes: text("x")}, {Seq: 2, Kind: EntryMessage, Fragment: true, Bytes: text("y")},
+		}, "log entry 2 is a fragment"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var err error
+			for i, e := range tt.entries {
+				if err = tt.view.Apply(e); err != nil && i < len(tt.entries)-1 {
+					t.Fatalf("entry %d: %v", i, err)
+				}
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.message) {
+				t.Errorf("error %v, want one with %q", err, tt.message)
+			}
+		})
+	}
+}
+
+func TestRepeatsAndRounds(t *testing.T) {
+	round := func(input string) func(*logBuilder) {
+		return func(l *logBuilder) {
+			id := fmt.Sprintf("t%d", len(l.entries))
+			l.message(RoleAssistant, toolUse(id, "Read", input)).result(id, "r").message(RoleUser, AppendToolResult(nil, id, "r", false))
+		}
+	}
+	words := func(l *logBuilder) { l.message(RoleAssistant, text("hm")).message(RoleUser, text("and?")) }
+	turn := func(l *logBuilder) { l.marker(Marker{Type: MarkerTurnStart}) }
+	a, b := round(`{"p":1}`), round(`{"p":2}`)
+	tests := []struct {
+		name            string
+		steps           []func(*logBuilder)
+		rounds, repeats int
+	}{
+		{"one call", []func(*logBuilder){a}, 1, 1},
+		{"the same thrice, under new ids", []func(*logBuilder){a, a, a}, 3, 3},
+		{"another between", []func(*logBuilder){a, a, b, a}, 4, 1},
+		{"words between", []func(*logBuilder){a, words, a}, 3, 1},
+		{"words alone never repeat", []func(*logBuilder){words, words, words}, 3, 1},
+		{"a new turn starts over", []func(*logBuilder){a, a, turn}, 0, 0},
+		{"and does not go on counting", []func(*logBuilder){a, a, turn, a}, 1, 1},
+		{"white space in the input is another call", []func(*logBuilder){a, round(`{"p": 1}`)}, 2, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l := newLog(t).message(RoleUser, text("q"))
+			for _, s := range tt.steps {
+				s(l)
+			}
+			v := l.view()
+			if v.Rounds != tt.rounds || v.Repeats != tt.repeats {
+				t.Errorf("rounds %d, repeats %d; want %d, %d", v.Rounds, v.Repeats, tt.rounds, tt.repeats)
+			}
+		})
+	}
+}
+
+func TestTurnsAndCompletedHistory(t *testing.T) {
+	l := newLog(t).marker(Marker{Type: MarkerTurnStart}).message(RoleUser, text("q")).message(RoleAssistant, text("a"))
+	if v := l.view(); v.TurnRunID != "run" || v.Completed != 0 || v.AssistantSeq != 3 {
+		t.Errorf("in the first turn: %+v", v)
+	}
+	l.marker(Marker{Type: MarkerTurnEnd, State: Done})
+	if v := l.view(); v.TurnRunID != "" || v.Completed != 2 || v.CompletedSeq != 4 {
+		t.Errorf("after the first turn: turn %q, completed %d at %d", v.TurnRunID, v.Completed, v.CompletedSeq)
+	}
+	l.marker(Marker{Type: MarkerTurnStart}).message(RoleUser, text("q2")).message(RoleAssistant, text("cut")).
+		marker(Marker{Type: MarkerStop, Name: "max_tokens"})
+	if v := l.view(); v.Stop != "max_tokens" {
+		t.Errorf("stop %q", v.Stop)
+	}
+	l.marker(Marker{Type: MarkerTurnEnd, State: Failed})
+	if v := l.view(); v.Completed != 2 || v.CompletedSeq != 4 {
+		t.Errorf("a failed turn counts as completed: %d at %d", v.Completed, v.CompletedSeq)
+	}
+	l.marker(Marker{Type: MarkerTurnStart})
+	if v := l.view(); v.Stop != "" {
+		t.Errorf("a new turn keeps stop %q", v.Stop)
+	}
+	if last, ok := l.view().Last(); !ok || last.Text() != "cut" {
+		t.Errorf("Last() = %q, %v", last.Text(), ok)
+	}
+	if got := l.view().Raws(); len(got) != 4 || !bytes.Equal(got[0], l.entries[1].Bytes) {
+		t.Errorf("Raws() = %q", got)
+	}
+}
+
+// randomLog plays a plausible agent: rounds of calls, crashes, launches, stops.
+func randomLog(t testing.TB, r *rand.Rand) []Entry {
+	l := newLog(t).marker(Marker{Type: MarkerTurnStart}).message(RoleUser, text("q"))
+	for range 1 + r.IntN(12) {
+		n := r.IntN(5)
+		var blocks [][]byte
+		if n == 0 || r.IntN(2) == 0 {
+			blocks = append(blocks, text("words"))
+		}
+		var ids []string
+		for i := range n {
+			ids = append(ids, fmt.Sprintf("t%d_%d", len(l.entries), i))
+			blocks = append(blocks, toolUse(ids[i], []string{"Agent", "Read"}[r.IntN(2)], []string{`{}`, `{"a" : 1}`}[r.IntN(2)]))
+		}
+		l.message(RoleAssistant, blocks...)
+		if r.IntN(5) == 0 {
+			l.marker(Marker{Type: MarkerStop, Name: "max_tokens"})
+		}
+		if n > 0 && r.IntN(2) == 0 {
+			k := 1 + r.IntN(n)
+			l.marker(Marker{Type: MarkerLaunched, DispatchID: "dsp", RunIDs: slices.Repeat([]string{"run_x"}, k), ToolUseIDs: ids[:k]})
+		}
+		for _, id := range ids {
+			if r.IntN(2) == 0 {
+				l.marker(Marker{Type: MarkerToolStarted, ToolUseID: id, Holder: "h"})
+			}
+			if r.IntN(2) == 0 {
+				l.result(id, "r")
+			}
+		}
+		if r.IntN(3) == 0 {
+			l.marker(Marker{Type: MarkerTurnEnd, State: []State{Done, Failed}[r.IntN(2)]}).marker(Marker{Type: MarkerTurnStart})
+		}
+		v := l.view()
+		if slices.ContainsFunc(v.Pending, func(p PendingCall) bool { return p.Result == nil }) {
+			l.marker(Marker{Type: MarkerTurnEnd, State: Cancelled}).marker(Marker{Type: MarkerTurnStart})
+			v = l.view()
+		}
+		l.message(RoleUser, append(v.AnswerBlocks(), text("go on"))...)
+	}
+	return l.entries
+}
+
+// Replaying any prefix of a log and then the rest gives what replaying it at
+// once gives: continuing elsewhere is the same as never having stopped.
+func TestReplayInPiecesEqualsReplayAtOnce(t *testing.T) {
+	for seed := range uint64(25) {
+		entries := randomLog(t, rand.New(rand.NewPCG(seed, 9)))
+		whole := NewView()
+		apply(t, whole, entries...)
+		for cut := range len(entries) + 1 {
+			prefix := NewView()
+			apply(t, prefix, entries[:cut]...)
+			before := Step(prefix, KindMain, 0)
+			again := NewView()
+			apply(t, again, entries[:cut]...)
+			if after := Step(again, KindMain, 0); !reflect.DeepEqual(before, after) {
+				t.Fatalf("seed %d: two replays of %d entries decide differently:\n%s", seed, cut, cmp.Diff(before, after))
+			}
+			apply(t, prefix, entries[cut:]...)
+			if !reflect.DeepEqual(whole, prefix) {
+				t.Fatalf("seed %d: cut at %d (-at once +in pieces):\n%s", seed, cut, cmp.Diff(whole, prefix, cmp.AllowUnexported(View{})))
+			}
+		}
+	}
+}
+
+// Every history that replay and delivery make answers each call in the next
+// user message, results first (B05, B19).
+func TestDeliveredHistoriesAreAnswered(t *testing.T) {
+	for seed := range uint64(100) {
+		v := NewView()
+		apply(t, v, randomLog(t, rand.New(rand.NewPCG(seed, 10)))...)
+		for i, m := range v.Messages {
+			calls := m.ToolCalls()
+			if m.Role != RoleAssistant || len(calls) == 0 {
+				continue
+			}
+			next := v.Messages[i+1]
+			for k, c := range calls {
+				if b := next.Blocks[k]; next.Role != RoleUser || b.Type != "tool_result" || b.ToolUseID != c.ID {
+					t.Fatalf("seed %d: message %d block %d is %s %s, want the result of %s", seed, i+1, k, b.Type, b.ToolUseID, c.ID)
+				}
+			}
+		}
+	}
+}
