@@ -29,6 +29,14 @@ type database struct {
 	stop   func()
 }
 
+// sentence is the notice as pages show it.
+func (d *database) sentence() string {
+	if d.kept {
+		return "Data is " + d.notice + "."
+	}
+	return strings.ToUpper(d.notice[:1]) + d.notice[1:] + "."
+}
+
 // startDatabase starts a redis-server with its append-only file in dir, or,
 // when none is installed, an in-process one that keeps nothing.
 func startDatabase(ctx context.Context, dir string) (*database, error) {

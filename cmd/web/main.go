@@ -152,7 +152,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	server, err := web.New(web.Options{
 		Runner: eng, Reader: store, Bytes: eng, Events: store, Secrets: store, Prices: catalogue,
 		AdminToken: token, TokenPath: tokenPath, Addr: listener.Addr().String(), PublicURL: c.publicURL,
-		Simulated: simulated, Kept: db.kept, Notice: db.notice, Workspaces: c.workspaces, Version: version(), Log: log,
+		Simulated: simulated, Kept: db.kept, Notice: db.sentence(), Workspaces: c.workspaces, Version: version(), Log: log,
 	})
 	if err != nil {
 		listener.Close()
