@@ -11,6 +11,8 @@ type Outcome struct {
 	Expected *int64
 	// Best is the entry whose tokens were expected.
 	Best *CacheEntry
+	// Expired is a longer entry that had run out when the request was sent; nil = none.
+	Expired *CacheEntry
 	// MinCacheable is the model's minimum; 0 = not known.
 	MinCacheable int64
 	// SentAt is when the request was sent.
@@ -23,6 +25,9 @@ type Outcome struct {
 // least that much, or when nothing was expected and nothing was to be had. It
 // never guesses silently: what it cannot tell is "unknown".
 func Explain(o Outcome) *MissReason {
+	if x := o.Expired; x != nil && o.Usage.CacheRead < x.Tokens {
+		return &MissReason{Code: "expired", Detail: fmt.Sprintf("an entry of %d tokens ran out %s before; read %d", x.Tokens, o.SentAt.Sub(x.ExpiresAt()).Round(time.Second), o.Usage.CacheRead)}
+	}
 	if o.Expected == nil || *o.Expected == 0 {
 		if o.Usage.Cached() == 0 && o.MinCacheable > 0 && o.Usage.TotalInput() < o.MinCacheable {
 			return &MissReason{Code: "too_short", Detail: fmt.Sprintf("%d tokens; this model caches prefixes from %d", o.Usage.TotalInput(), o.MinCacheable)}
@@ -39,8 +44,6 @@ func Explain(o Outcome) *MissReason {
 	}
 	detail := fmt.Sprintf("expected %d tokens from the cache, read %d", *o.Expected, o.Usage.CacheRead)
 	switch {
-	case o.Best != nil && o.SentAt.After(o.Best.ExpiresAt()):
-		return &MissReason{Code: "expired", Detail: fmt.Sprintf("%s; the entry ran out %s before", detail, o.SentAt.Sub(o.Best.ExpiresAt()).Round(time.Second))}
 	case o.MinCacheable > 0 && o.Usage.TotalInput() < o.MinCacheable:
 		return &MissReason{Code: "too_short", Detail: fmt.Sprintf("%s; this model caches prefixes from %d", detail, o.MinCacheable)}
 	case o.Ungated:

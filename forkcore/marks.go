@@ -36,6 +36,9 @@ type Planned struct {
 	PrefixBytes int64
 	// Best is the longest live entry that prefixes this request; nil = none.
 	Best *CacheEntry
+	// Expired is the longest entry that prefixes this request, is longer than
+	// Best and has run out: what could have been read; nil = none.
+	Expired *CacheEntry
 	// Digests holds the identity at every mark, by offset.
 	Digests map[int64]Digest
 	// Tail is the offset after the last block of the request.
@@ -69,15 +72,22 @@ func PlanMarks(p Plan) (Planned, error) {
 	out.Digests = c.DigestsAt(offsets...)
 	for i := range p.Entries {
 		e := p.Entries[i]
-		if d, ok := out.Digests[e.Bytes]; !ok || d != e.Prefix || (p.Live != nil && !p.Live(e)) {
+		if d, ok := out.Digests[e.Bytes]; !ok || d != e.Prefix {
 			continue
 		}
 		if p.Snapshot != nil && p.FirstRequest && e.Bytes > p.Snapshot.Bytes {
 			continue // behind the last mark, where no read looks
 		}
-		if out.Best == nil || e.Bytes > out.Best.Bytes {
-			out.Best = &e
+		slot := &out.Best
+		if p.Live != nil && !p.Live(e) {
+			slot = &out.Expired
 		}
+		if *slot == nil || e.Bytes > (*slot).Bytes {
+			*slot = &e
+		}
+	}
+	if out.Best != nil && out.Expired != nil && out.Best.Bytes >= out.Expired.Bytes {
+		out.Expired = nil
 	}
 
 	want := []int64{c.SystemEnd()}

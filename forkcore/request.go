@@ -44,19 +44,22 @@ type RequestRow struct {
 	SessionID  string `json:"session_id"`
 	DispatchID string `json:"dispatch_id,omitempty"`
 	// N counts the run's requests from 1.
-	N            int64         `json:"n"`
-	StartedAt    time.Time     `json:"started_at"`
-	FirstEventAt *time.Time    `json:"first_event_at"`
-	EndedAt      *time.Time    `json:"ended_at"`
-	Attempt      int           `json:"attempt"` // from 1, of one model call
-	Model        string        `json:"model"`
-	Prefix       Digest        `json:"prefix_sha256"`
-	PrefixBytes  int64         `json:"prefix_bytes"`
-	Body         Digest        `json:"body_sha256"`
-	BodyBytes    int64         `json:"body_bytes"`
-	Marks        []Mark        `json:"marks"`
-	ExpectedRead *int64        `json:"expected_read_tokens"` // null before anything is known
-	ExpectedFrom *RequestRef   `json:"-"`
+	N            int64      `json:"n"`
+	StartedAt    time.Time  `json:"started_at"`
+	FirstEventAt *time.Time `json:"first_event_at"`
+	EndedAt      *time.Time `json:"ended_at"`
+	Attempt      int        `json:"attempt"` // from 1, of one model call
+	Model        string     `json:"model"`
+	Prefix       Digest     `json:"prefix_sha256"`
+	PrefixBytes  int64      `json:"prefix_bytes"`
+	Body         Digest     `json:"body_sha256"`
+	BodyBytes    int64      `json:"body_bytes"`
+	Marks        []Mark     `json:"marks"`
+	ExpectedRead *int64     `json:"expected_read_tokens"` // null before anything is known
+	// ExpectedExact is true when the provider counted those tokens, false while they are estimated from bytes.
+	ExpectedExact bool `json:"expected_read_exact,omitempty"`
+	// ExpectedFrom is the request that wrote them.
+	ExpectedFrom *RequestRef   `json:"expected_from,omitempty"`
 	Usage        *Usage        `json:"usage"`           // null: unknown
 	Estimated    bool          `json:"usage_estimated"` // output of an aborted stream
 	Cost         *int64        `json:"cost_nanousd"`    // null: no price or unknown usage

@@ -167,6 +167,7 @@ func (d *driver) build(ctx context.Context, attempt int) (*request, error) {
 	r.row.ExpectedRead = &zero
 	if r.best != nil {
 		t := r.best.Tokens
+		r.row.ExpectedExact = r.best.Exact
 		r.row.ExpectedRead = &t
 		r.row.ExpectedFrom = &forkcore.RequestRef{RunID: r.best.RunID, N: r.best.N}
 	}
@@ -322,7 +323,7 @@ func (d *driver) settle(ctx context.Context, r *request, end *forkcore.ModelEnd,
 		}
 		info, _ := d.e.o.Catalogue.Model(row.Model)
 		row.Miss = forkcore.Explain(forkcore.Outcome{
-			Usage: u, Expected: row.ExpectedRead, Best: r.best, MinCacheable: info.MinCacheable, SentAt: row.StartedAt, Ungated: ungated,
+			Usage: u, Expected: row.ExpectedRead, Best: r.best, Expired: r.plan.Expired, MinCacheable: info.MinCacheable, SentAt: row.StartedAt, Ungated: ungated,
 		})
 		if u.CacheRead > 0 && r.best != nil {
 			row.ReadFrom = row.ExpectedFrom

@@ -13,23 +13,14 @@ import (
 	"forkyard/jobs/engine"
 )
 
-// storedRow is a request row as kept: all of it, including what the API does not show.
-type storedRow struct {
-	forkcore.RequestRow
-	ExpectedFrom *forkcore.RequestRef `json:"expected_from,omitempty"`
-}
-
-func encodeRow(r forkcore.RequestRow) string {
-	return encode(storedRow{RequestRow: r, ExpectedFrom: r.ExpectedFrom})
-}
+func encodeRow(r forkcore.RequestRow) string { return encode(r) }
 
 func decodeRow(s string) (forkcore.RequestRow, error) {
-	var r storedRow
+	var r forkcore.RequestRow
 	if err := json.Unmarshal([]byte(s), &r); err != nil {
 		return forkcore.RequestRow{}, fmt.Errorf("read request row: %w", err)
 	}
-	r.RequestRow.ExpectedFrom = r.ExpectedFrom
-	return r.RequestRow, nil
+	return r, nil
 }
 
 func encodeCacheEntries(list []forkcore.CacheEntry) []fields {

@@ -25,6 +25,7 @@ type request struct {
 	BodyBytes      int64                  `json:"body_bytes"`
 	Marks          []mark                 `json:"marks"`
 	ExpectedRead   *int64                 `json:"expected_read_tokens"`
+	ExpectedExact  bool                   `json:"expected_read_exact"`
 	Usage          *forkcore.Usage        `json:"usage"`
 	UsageEstimated bool                   `json:"usage_estimated"`
 	CostNanoUSD    *int64                 `json:"cost_nanousd"`
@@ -45,7 +46,7 @@ func requestView(r forkcore.RequestRow) request {
 	v := request{
 		RunID: r.RunID, N: r.N, StartedAt: stamp(r.StartedAt), FirstEventAt: stampOf(r.FirstEventAt), EndedAt: stampOf(r.EndedAt),
 		Attempt: r.Attempt, Model: r.Model, Prefix: r.Prefix, PrefixBytes: r.PrefixBytes, Body: r.Body, BodyBytes: r.BodyBytes,
-		Marks: make([]mark, len(r.Marks)), ExpectedRead: r.ExpectedRead, Usage: r.Usage, UsageEstimated: r.Estimated, CostNanoUSD: r.Cost,
+		Marks: make([]mark, len(r.Marks)), ExpectedRead: r.ExpectedRead, ExpectedExact: r.ExpectedExact, Usage: r.Usage, UsageEstimated: r.Estimated, CostNanoUSD: r.Cost,
 		ReadFrom: r.ReadFrom, MissReason: r.Miss, StopReason: orNull(r.StopReason), Status: r.Status, Error: orNull(r.Error),
 	}
 	for i, m := range r.Marks {
