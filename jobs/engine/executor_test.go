@@ -71,6 +71,7 @@ func TestCrash(t *testing.T) {
 	for _, sc := range scenarios {
 		for _, fault := range faults {
 			t.Run(sc.name+" "+fault.name, func(t *testing.T) {
+				t.Parallel()
 				for n, struck := 1, true; struck; n++ {
 					synctest.Test(t, func(t *testing.T) {
 						struck = crash(t, sc, &faulty{n: n, after: fault.after, err: fault.err, dead: true})
@@ -94,6 +95,7 @@ func TestOutage(t *testing.T) {
 	for _, sc := range scenarios {
 		for _, fault := range faults {
 			t.Run(fmt.Sprintf("%s %d calls after=%v", sc.name, fault.span, fault.after), func(t *testing.T) {
+				t.Parallel()
 				for n, struck := 1, true; struck; n++ {
 					synctest.Test(t, func(t *testing.T) {
 						struck = crash(t, sc, &faulty{n: n, span: fault.span, after: fault.after, err: forkcore.ErrStoreUnavailable})
@@ -335,6 +337,54 @@ func TestPanics(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestPartialWork: what a fork had said before it was cancelled is its report.
+func TestPartialWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, func(c call) reply {
+			if _, fork := c.directive(); !fork {
+				return say("noted")
+			}
+			return reply{blocks: append(say("Result: half of it").blocks, use("t1", "Bash", `{}`)), stop: "tool_use"}
+		})
+		y.tools.do = slowTool
+		_, runs, err := y.engine.Fork(y.ctx, y.session.ID, directives("d1"), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if err := y.engine.Cancel(y.ctx, runs[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		y.idle()
+		r := y.run(runs[0].ID)
+		y.wantReason(r, forkcore.Cancelled, "stopped")
+		if r.Report == nil || r.Report.Result != "half of it" {
+			t.Errorf("report = %+v, want the partial one", r.Report)
+		}
+		want(t, "log", y.log(r.ID), "fork_of directive assistant tool_started:Bash tool_result:Bash")
+	})
+}
+
+// TestForkWithoutReport: a fork that ends without a word has failed, and says so.
+func TestForkWithoutReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, func(c call) reply {
+			if _, fork := c.directive(); fork {
+				return say(" \n")
+			}
+			return say("noted")
+		})
+		_, runs, err := y.engine.Fork(y.ctx, y.session.ID, directives("d1"), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		y.idle()
+		y.wantReason(y.run(runs[0].ID), forkcore.Failed, forkcore.CodeNoOutput)
+		calls := y.model.received()
+		want(t, "status in the notice", strings.Count(calls[len(calls)-1].last(), "<status>failed</status>"), 1)
+	})
 }
 
 // TestPrefixMismatch: a fork whose request would leave its snapshot's prefix is not sent.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -37,11 +38,15 @@ func newYard(t *testing.T, answer func(call) reply, set ...func(*engine.Options)
 	if err != nil {
 		t.Fatal(err)
 	}
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
 	y := &yard{T: t, ctx: t.Context(), store: memstore.New(), tools: &fakeTools{}, queue: &queue{}}
 	y.model = &scripted{t: t, answer: answer}
 	y.options = engine.Options{
 		Store: y.store, Model: y.model, Tools: y.tools, Enqueuer: y.queue, Catalogue: catalogue,
-		Workspaces: []string{t.TempDir()}, Gate: forkcore.GateAlways,
+		Workspaces: []string{root}, Gate: forkcore.GateAlways,
 	}
 	for _, f := range set {
 		f(&y.options)
@@ -124,7 +129,7 @@ func (y *yard) until(what string, done func() bool) {
 			return
 		}
 		switch waited := time.Since(start); {
-		case waited < 10*time.Second:
+		case waited < 2*time.Second:
 			time.Sleep(5 * time.Millisecond)
 		case waited < 10*time.Minute:
 			time.Sleep(50 * time.Millisecond)
