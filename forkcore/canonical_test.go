@@ -236,7 +236,7 @@ func countMarks(t testing.TB, body []byte) int {
 // A mark may stand behind a block and nowhere else: every other offset of a
 // request full of braces is refused.
 func TestSpliceRefusesMisplacedMarks(t *testing.T) {
-	head := EncodeHead(Params{Model: "m}", Thinking: json.RawMessage(`{"type":"adaptive","a":[{}]}`), Effort: "}", ToolChoice: json.RawMessage(`{"type":"auto"}`)},
+	head := EncodeHead(Params{Model: "m}", Thinking: json.RawMessage(`{"type":"adaptive","a":[{}],"o":{}}`), Effort: "}", ToolChoice: json.RawMessage(`{"type":"auto"}`)},
 		[]ToolSpec{AgentTool()}, "}]},{")
 	history := []Message{
 		message(t, RoleUser, text(`a}b"}`), text(`\"}`)),

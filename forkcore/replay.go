@@ -36,7 +36,7 @@ type View struct {
 // PendingCall is a tool call that is not answered in the history yet.
 type PendingCall struct {
 	Call ToolCall
-	// StartedBy is the token of the holder that started it; empty = not started.
+	// StartedBy names the executor and epoch that started it; empty = not started.
 	StartedBy string
 	// Result is the canonical tool_result block; nil = none yet.
 	Result []byte

@@ -164,10 +164,16 @@ func TestModelStopsWhenTheReaderBreaks(t *testing.T) {
 	m := NewModel(func(int, []byte) Answer { return Answer{Deltas: []string{"a", "b"}, Blocks: [][]byte{TextBlock("ab")}} })
 	for stopAfter := 1; stopAfter <= 4; stopAfter++ {
 		seen := 0
-		for range m.Stream(t.Context(), request("{}")) {
+		for _, err := range m.Stream(t.Context(), request("{}")) {
+			if err != nil {
+				t.Fatal(err)
+			}
 			if seen++; seen == stopAfter {
 				break // a yield after this would panic
 			}
+		}
+		if seen != stopAfter {
+			t.Errorf("%d events before the break, want %d", seen, stopAfter)
 		}
 	}
 }
