@@ -172,12 +172,13 @@ func (e *Engine) beat(ctx context.Context) {
 	signals, err := e.o.Store.Heartbeat(ctx, e.executor)
 	if err != nil {
 		e.log.Warn("heartbeat", "err", err)
-		return
 	}
-	for _, s := range signals {
+	for _, s := range signals { // of the shards that answered
 		e.signal(s)
 	}
-	e.giveBack(ctx)
+	if err == nil {
+		e.giveBack(ctx)
+	}
 }
 
 // later notes a lease that could not be given back because the database was

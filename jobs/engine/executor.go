@@ -323,12 +323,17 @@ func (d *driver) end(ctx context.Context, end EndRun) {
 }
 
 func (d *driver) tryEnd(ctx context.Context, end EndRun) error {
-	if d.run.Kind == forkcore.KindFork {
+	// What came in during a turn that failed gets a turn of its own; a turn that
+	// failed before it read the inbox would only fail again.
+	if d.run.Kind == forkcore.KindFork || d.requests > 0 {
 		candidate, err := forkcore.NewRunID(d.session.ID, entropy())
 		if err != nil {
 			return err
 		}
-		end.Candidate, end.CandidateTitle = candidate, "Task notifications"
+		end.Candidate, end.CandidateTitle = candidate, ReportsTitle
+		if d.run.Kind == forkcore.KindMain {
+			end.CandidateTitle = "Messages from before"
+		}
 	}
 	wakes, err := d.e.o.Store.EndRun(ctx, d.holder, end)
 	if err != nil {

@@ -106,7 +106,8 @@ type Store interface {
 	// Release gives the lease back and lets the run go on elsewhere: state queued, wake+1, Background=true, marker background appended when it was false.
 	Release(ctx context.Context, h Holder) (Wake, error)
 	// EndRun ends the holder's run, or, with h.Token empty, a run nobody holds (ErrLeaseLost when somebody does).
-	// Main turn: marker turn_end, session idle; refused with ErrInbox while the inbox has an item and state is done. Fork: the dispatch's Remaining is
+	// Main turn: marker turn_end, session idle; refused with ErrInbox while the inbox has an item and state is done; when it failed and something
+	// waits in the inbox, candidate is started as for a fork's end. Fork: the dispatch's Remaining is
 	// decremented, a notice is kept; with the last child all notices move to the session's inbox, and when the session is
 	// idle, was not stopped as a tree and candidate is set, a new main turn `candidate` is created queued (wake 1, Background=true, marker turn_start) and its wake is returned.
 	// A leader that ends with its gate closed promotes the next parked sibling (queued, wake returned) or, with none left, opens the gate.
@@ -219,12 +220,15 @@ type CreateDispatch struct {
 	RequestHash string
 }
 
+// ReportsTitle names a turn that nobody typed: it starts because forks ended.
+const ReportsTitle = "Reports of the forks"
+
 // EndRun is the input of Store.EndRun.
 type EndRun struct {
 	State  forkcore.State
 	Reason *forkcore.Reason
 	Report *forkcore.Report // forks
-	// Candidate is the id of the main turn that a fork's end may start; empty = none.
+	// Candidate is the id of the main turn that this end may start; empty = none.
 	Candidate string
 	// CandidateTitle names it.
 	CandidateTitle string

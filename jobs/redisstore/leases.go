@@ -12,10 +12,6 @@ import (
 	"forkyard/jobs/engine"
 )
 
-// reportsTitle names a turn that the store itself starts because the last
-// child ended without an executor that could name one.
-const reportsTitle = "Reports of the forks"
-
 // hold puts the proof of a lease into a script's arguments.
 func (a args) hold(h engine.Holder) {
 	a["run"] = h.RunID
@@ -45,7 +41,7 @@ func (a args) newTurn(sh shard) error {
 	if err != nil {
 		return fmt.Errorf("make a run id: %w", err)
 	}
-	a["candidate"], a["title"] = id, reportsTitle
+	a["candidate"], a["title"] = id, engine.ReportsTitle
 	return nil
 }
 

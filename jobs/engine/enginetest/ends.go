@@ -36,6 +36,20 @@ func testEndTurn(f *fixture) {
 	_, err = f.store.EndRun(f.ctx, h, engine.EndRun{State: forkcore.Done})
 	f.wantError(err, engine.ErrLeaseLost, "end an ended run")
 
+	// What came in during a turn that fails gets a turn of its own.
+	failing := f.turn()
+	late := f.acceptance("one more thing")
+	f.accept(late)
+	again := engine.EndRun{State: forkcore.Failed, Reason: &reason, Candidate: f.newRunID(), CandidateTitle: "one more thing"}
+	equal(f, len(f.end(failing, again)), 1, "wakes of a failed turn with a full inbox")
+	equal(f, f.run(again.Candidate).State, forkcore.Queued, "state of the turn for the inbox")
+	equal(f, f.sessionNow().ActiveRunID, again.Candidate, "active run")
+	taken := f.lease(again.Candidate, 1, worker).Holder
+	_, err = f.store.Append(f.ctx, taken, int64(len(f.log(f.session))), []forkcore.Entry{f.message(taken.RunID, `{"role":"user"}`)}, []string{late.ItemID})
+	f.noError(err, "take the late message")
+	f.end(taken, engine.EndRun{State: forkcore.Failed, Reason: &reason, Candidate: f.newRunID()})
+	equal(f, f.sessionNow().ActiveRunID, "", "active run after a failed turn with an empty inbox")
+
 	next := f.turn()
 	f.end(next, engine.EndRun{State: forkcore.Done})
 	s = f.sessionNow()

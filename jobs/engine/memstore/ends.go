@@ -54,7 +54,7 @@ func (st *step) newTurn(sessionID string) engine.EndRun {
 	if err != nil {
 		panic(err) // stored ids are well-formed
 	}
-	return engine.EndRun{Candidate: id, CandidateTitle: "Reports of the forks"}
+	return engine.EndRun{Candidate: id, CandidateTitle: engine.ReportsTitle}
 }
 
 // endRun ends a run; the caller has checked that its state may become this one.
@@ -69,6 +69,9 @@ func (st *step) endRun(r *run, e engine.EndRun) {
 	if r.Kind == forkcore.KindMain {
 		st.mark(r, forkcore.Marker{Type: forkcore.MarkerTurnEnd, State: e.State, Reason: e.Reason})
 		c.ActiveRunID, c.LastRunID, c.LastState, c.LastReason = "", r.ID, e.State, e.Reason
+		if e.State == forkcore.Failed && len(c.inbox) > 0 {
+			st.startCandidate(c, e)
+		}
 		return
 	}
 	st.endChild(c, st.dispatches[r.DispatchID], r, e)
@@ -106,11 +109,19 @@ func (st *step) endChild(c *session, d *dispatch, r *run, e engine.EndRun) {
 	for _, id := range d.notices {
 		c.put(engine.InboxItem{ID: "ended_" + id, Kind: "notification", RunID: id, At: st.now})
 	}
-	if e.Candidate != "" && c.ActiveRunID == "" && !d.stopped && st.runs[e.Candidate] == nil {
-		st.startTurn(forkcore.Run{
-			ID: e.Candidate, SessionID: c.ID, AgentID: c.ID, Kind: forkcore.KindMain, Title: e.CandidateTitle, Background: true,
-		}, forkcore.Queued)
+	if !d.stopped {
+		st.startCandidate(c, e)
 	}
+}
+
+// startCandidate starts a turn for what waits in the inbox of an idle session.
+func (st *step) startCandidate(c *session, e engine.EndRun) {
+	if e.Candidate == "" || c.ActiveRunID != "" || st.runs[e.Candidate] != nil {
+		return
+	}
+	st.startTurn(forkcore.Run{
+		ID: e.Candidate, SessionID: c.ID, AgentID: c.ID, Kind: forkcore.KindMain, Title: e.CandidateTitle, Background: true,
+	}, forkcore.Queued)
 }
 
 // Stop implements engine.Store. An idle session has nothing to stop: no ids, no error.

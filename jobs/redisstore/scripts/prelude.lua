@@ -305,16 +305,20 @@ end
 
 -- Ends ----------------------------------------------------------------------
 
+-- start_candidate starts a turn for what waits in the inbox of an idle session.
+local function start_candidate(sid, candidate, title)
+  if candidate ~= '' and get(SESSION .. sid, 'active_run') == '' and redis.call('EXISTS', RUN .. candidate) == 0 then
+    start_turn({id = candidate, session = sid, agent = sid, kind = 'main', title = title, background = '1'}, 'queued')
+  end
+end
+
 -- deliver_notices moves what the children have to tell to the session's inbox
 -- and starts a turn when nobody else would read it.
 local function deliver_notices(sid, did, candidate, title)
   for rid in string.gmatch(get(DISPATCH .. did, '_notices'), '%S+') do
     inbox_put(sid, 'ended_' .. rid, '{"kind":"notification","run_id":"' .. rid .. '"}')
   end
-  if candidate ~= '' and get(SESSION .. sid, 'active_run') == '' and get(DISPATCH .. did, '_stopped') ~= '1'
-    and redis.call('EXISTS', RUN .. candidate) == 0 then
-    start_turn({id = candidate, session = sid, agent = sid, kind = 'main', title = title, background = '1'}, 'queued')
-  end
+  if get(DISPATCH .. did, '_stopped') ~= '1' then start_candidate(sid, candidate, title) end
 end
 
 local function end_child(sid, did, rid, candidate, title)
@@ -364,6 +368,7 @@ local function end_run(rid, state, reason, report, candidate, title)
     if reason ~= '' then json = json .. ',"reason":' .. reason end
     marker(sid, get(key, 'agent'), rid, json .. '}')
     redis.call('HSET', SESSION .. sid, 'active_run', '', 'last_run', rid, 'last_state', state, 'last_reason', reason)
+    if state == 'failed' and redis.call('LLEN', INBOX_ORDER .. sid) > 0 then start_candidate(sid, candidate, title) end
   else
     end_child(sid, did, rid, candidate, title)
   end
