@@ -25,7 +25,14 @@ type Outcome struct {
 // least that much, or when nothing was expected and nothing was to be had. It
 // never guesses silently: what it cannot tell is "unknown".
 func Explain(o Outcome) *MissReason {
-	if x := o.Expired; x != nil && o.Usage.CacheRead < x.Tokens {
+	// A count estimated from bytes may be off by a little; a known one may not.
+	slack := func(e *CacheEntry) int64 {
+		if e == nil || e.Exact {
+			return 0
+		}
+		return e.Tokens / 10
+	}
+	if x := o.Expired; x != nil && o.Usage.CacheRead < x.Tokens-slack(x) {
 		return &MissReason{Code: "expired", Detail: fmt.Sprintf("an entry of %d tokens ran out %s before; read %d", x.Tokens, o.SentAt.Sub(x.ExpiresAt()).Round(time.Second), o.Usage.CacheRead)}
 	}
 	if o.Expected == nil || *o.Expected == 0 {
@@ -34,12 +41,7 @@ func Explain(o Outcome) *MissReason {
 		}
 		return nil
 	}
-	// A count estimated from bytes may be off by a little; a known one may not.
-	slack := int64(0)
-	if o.Best != nil && !o.Best.Exact {
-		slack = *o.Expected / 10
-	}
-	if o.Usage.CacheRead >= *o.Expected-slack {
+	if o.Usage.CacheRead >= *o.Expected-slack(o.Best) {
 		return nil
 	}
 	detail := fmt.Sprintf("expected %d tokens from the cache, read %d", *o.Expected, o.Usage.CacheRead)

@@ -24,6 +24,7 @@ func TestExplain(t *testing.T) {
 		{"a lot less than guessed", Outcome{Usage: read(899, 5), Expected: ptr(1000), Best: guessed, SentAt: soon}, "unknown", "read 899"},
 		{"the entry ran out", Outcome{Usage: read(0, 1005), Expected: ptr(0), Expired: exact, SentAt: late, MinCacheable: 512}, "expired", "ran out 40s before"},
 		{"a longer entry ran out, a shorter one was read", Outcome{Usage: read(400, 605), Expected: ptr(400), Best: &CacheEntry{Tokens: 400, Exact: true}, Expired: exact, SentAt: late}, "expired", "read 400"},
+		{"a guessed entry ran out, a little less was read", Outcome{Usage: read(950, 5), Expected: ptr(0), Expired: guessed, SentAt: late}, "", ""},
 		{"an expired entry that answered all the same", Outcome{Usage: read(1000, 5), Expected: ptr(0), Expired: exact, SentAt: late}, "", ""},
 		{"too short", Outcome{Usage: read(0, 1005), Expected: ptr(1000), Best: exact, SentAt: soon, MinCacheable: 1024}, "too_short", "caches prefixes from 1024"},
 		{"a race", Outcome{Usage: read(0, 1005), Expected: ptr(1000), Best: exact, SentAt: soon, Ungated: true, MinCacheable: 512}, "race", "before a sibling's response began"},

@@ -29,15 +29,16 @@ func Boilerplate() string {
 // replaced, so that no file, directive or tool output can open or close one.
 var controlTags = []string{BoilerplateTag, "task-notification", "system-reminder"}
 
-// NeutralizeTags disarms control tags inside data by writing "&lt;" for their "<".
-func NeutralizeTags(s string) string {
+// NeutralizeTags disarms control tags inside data by writing "&lt;" for their
+// "<": those of this program, and more where the data is put into another element.
+func NeutralizeTags(s string, more ...string) string {
 	if strings.IndexByte(s, '<') < 0 {
 		return s
 	}
 	var out strings.Builder
 	last := 0
 	for i := 0; i < len(s); i++ {
-		if s[i] != '<' || !startsControlTag(s[i+1:]) {
+		if s[i] != '<' || (!startsTag(s[i+1:], controlTags) && !startsTag(s[i+1:], more)) {
 			continue
 		}
 		out.WriteString(s[last:i])
@@ -51,11 +52,11 @@ func NeutralizeTags(s string) string {
 	return out.String()
 }
 
-func startsControlTag(rest string) bool {
+func startsTag(rest string, tags []string) bool {
 	rest = strings.TrimLeft(rest, " \t\r\n")
 	rest = strings.TrimPrefix(rest, "/")
 	rest = strings.TrimLeft(rest, " \t\r\n")
-	for _, tag := range controlTags {
+	for _, tag := range tags {
 		if len(rest) >= len(tag) && strings.EqualFold(rest[:len(tag)], tag) {
 			return true
 		}

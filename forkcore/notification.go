@@ -24,7 +24,7 @@ func Notification(r Run) string {
 	var b strings.Builder
 	line := func(tag, text string) {
 		if text != "" {
-			fmt.Fprintf(&b, "<%s>%s</%s>\n", tag, NeutralizeTags(CleanText(text)), tag)
+			fmt.Fprintf(&b, "<%s>%s</%s>\n", tag, NeutralizeTags(CleanText(text), tag), tag)
 		}
 	}
 	b.WriteString("<task-notification>\n")

@@ -227,3 +227,23 @@ func TestCancelOneFork(t *testing.T) {
 		}
 	})
 }
+
+// A text that comes in while a turn is failing is answered by a turn of its own.
+func TestMessageDuringFailedTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, func(c call) reply {
+			if c.last() == "first" {
+				return reply{before: time.Second, err: &forkcore.ModelError{Code: forkcore.CodeProviderError, Status: 400, Message: "no"}}
+			}
+			return say("answered")
+		})
+		first := y.send("first")
+		time.Sleep(500 * time.Millisecond)
+		want(t, "the run that took the second text", y.send("second"), first)
+		y.wantReason(y.ended(first), forkcore.Failed, forkcore.CodeProviderError)
+		y.idle()
+		want(t, "log", y.log(y.session.ID), "turn_start user turn_end turn_start user assistant turn_end")
+		want(t, "turns", len(y.runs()), 2)
+		want(t, "text answered", y.model.received()[1].last(), "second")
+	})
+}
