@@ -351,7 +351,7 @@ func FuzzNeutralizeTags(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		got := NeutralizeTags(s)
 		for i := range len(got) {
-			if got[i] == '<' && startsControlTag(got[i+1:]) {
+			if got[i] == '<' && startsTag(got[i+1:], controlTags) {
 				t.Fatalf("%q still has a tag at %d", got, i)
 			}
 		}
