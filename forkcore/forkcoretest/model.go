@@ -47,13 +47,14 @@ type Answer struct {
 	UsageUnknown bool
 	// StartDelay passes before the start, EndDelay between the deltas and the end.
 	StartDelay, EndDelay time.Duration
-	// Deltas are sent as text of block 0.
-	Deltas []string
+	// Deltas are sent between the start and the end, with a pause of DeltaDelay after each.
+	Deltas     []forkcore.ModelDelta
+	DeltaDelay time.Duration
 	// Err ends the attempt in place of the answer.
 	Err error
 	// Hang waits for the end of the request's context in place of an answer.
 	Hang bool
-	// Started moves Err and Hang behind the start and the deltas.
+	// Started moves Err and Hang behind the start, the deltas and EndDelay.
 	Started bool
 }
 
@@ -122,16 +123,19 @@ func (a Answer) play(ctx context.Context, n int, yield func(forkcore.ModelEvent,
 	if !yield(start, nil) {
 		return nil
 	}
-	for _, text := range a.Deltas {
-		if !yield(&forkcore.ModelDelta{Kind: "text", Text: text}, nil) {
+	for _, d := range a.Deltas {
+		if !yield(&d, nil) {
 			return nil
 		}
-	}
-	if a.Hang || a.Err != nil {
-		return a.fail(ctx)
+		if err := wait(ctx, a.DeltaDelay); err != nil {
+			return err
+		}
 	}
 	if err := wait(ctx, a.EndDelay); err != nil {
 		return err
+	}
+	if a.Hang || a.Err != nil {
+		return a.fail(ctx)
 	}
 	end := &forkcore.ModelEnd{Blocks: a.Blocks, StopReason: a.stopReason(), UsageKnown: !a.UsageUnknown}
 	if end.UsageKnown {

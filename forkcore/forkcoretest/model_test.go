@@ -48,9 +48,9 @@ func TestModelAnswers(t *testing.T) {
 		{"text", Text("hello"), []string{"Start", "End"}, "end_turn", nil, 0},
 		{"tool call", Answer{Blocks: [][]byte{TextBlock("x"), ToolUseBlock("t1", "Read", `{"path": "a"}`)}}, []string{"Start", "End"}, "tool_use", nil, 0},
 		{"own stop reason", Answer{Blocks: [][]byte{TextBlock("x")}, StopReason: "max_tokens"}, []string{"Start", "End"}, "max_tokens", nil, 0},
-		{"delays and deltas", Answer{Blocks: [][]byte{TextBlock("ab")}, Deltas: []string{"a", "b"}, StartDelay: 2 * time.Second, EndDelay: time.Second}, []string{"Start", "Delta", "Delta", "End"}, "end_turn", nil, 3 * time.Second},
+		{"delays and deltas", Answer{Blocks: [][]byte{TextBlock("ab")}, Deltas: []forkcore.ModelDelta{{Text: "a"}, {Text: "b"}}, StartDelay: 2 * time.Second, EndDelay: time.Second}, []string{"Start", "Delta", "Delta", "End"}, "end_turn", nil, 3 * time.Second},
 		{"error before the start", Answer{Err: broken, StartDelay: time.Second}, nil, "", broken, time.Second},
-		{"error after the start", Answer{Err: broken, Started: true, Deltas: []string{"a"}}, []string{"Start", "Delta"}, "", broken, 0},
+		{"error after the start", Answer{Err: broken, Started: true, Deltas: []forkcore.ModelDelta{{Text: "a"}}}, []string{"Start", "Delta"}, "", broken, 0},
 		{"hangs before the start", Answer{Hang: true}, nil, "", context.DeadlineExceeded, time.Minute},
 		{"hangs after the start", Answer{Hang: true, Started: true}, []string{"Start"}, "", context.DeadlineExceeded, time.Minute},
 		{"deadline in the start delay", Answer{StartDelay: time.Hour}, nil, "", context.DeadlineExceeded, time.Minute},
@@ -161,7 +161,7 @@ func TestModelRefusesAWrongContentLength(t *testing.T) {
 }
 
 func TestModelStopsWhenTheReaderBreaks(t *testing.T) {
-	m := NewModel(func(int, []byte) Answer { return Answer{Deltas: []string{"a", "b"}, Blocks: [][]byte{TextBlock("ab")}} })
+	m := NewModel(func(int, []byte) Answer { return Answer{Deltas: []forkcore.ModelDelta{{Text: "a"}, {Text: "b"}}, Blocks: [][]byte{TextBlock("ab")}} })
 	for stopAfter := 1; stopAfter <= 4; stopAfter++ {
 		seen := 0
 		for _, err := range m.Stream(t.Context(), request("{}")) {

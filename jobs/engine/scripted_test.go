@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"iter"
 	"strings"
 	"sync"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"forkyard/forkcore"
+	"forkyard/forkcore/forkcoretest"
 )
 
 // call is one provider request as the scripted model received it.
@@ -104,59 +104,46 @@ const reportText = "Scope: s\nResult: r\nKey files: none\nFiles changed: none\nI
 type scripted struct {
 	t      *testing.T
 	answer func(call) reply
+	model  *forkcoretest.Model
 
 	mu     sync.Mutex
-	calls  []call
 	open   int // streams in progress
 	widest int // most streams at a time
 }
 
-func (m *scripted) Stream(ctx context.Context, r forkcore.Request) iter.Seq2[forkcore.ModelEvent, error] {
-	return func(yield func(forkcore.ModelEvent, error) bool) {
-		c := m.receive(r)
-		defer m.done()
-		a := m.answer(c)
+func newScripted(t *testing.T, answer func(call) reply) *scripted {
+	m := &scripted{t: t, answer: answer}
+	m.model = forkcoretest.NewModel(func(n int, body []byte) forkcoretest.Answer {
+		a := m.answer(call{n: n, at: time.Now(), body: body, messages: parseBody(t, body)})
 		if a.panics {
 			panic("the scripted model panics")
 		}
 		if a.usage == (forkcore.Usage{}) {
 			a.usage = usual
 		}
-		if !pause(ctx, a.before) {
-			yield(nil, ctx.Err())
-			return
-		}
-		if a.err != nil && !a.cut {
-			yield(nil, a.err)
-			return
-		}
-		start := a.usage
-		start.Output = 1
-		if !yield(&forkcore.ModelStart{MessageID: fmt.Sprint("msg_", c.n), ProviderRequestID: fmt.Sprint("req_", c.n), Usage: start, UsageKnown: !a.unknown}, nil) {
-			return
-		}
-		for _, d := range a.deltas {
-			if !yield(&d, nil) {
-				return
-			}
-			if !pause(ctx, a.every) {
-				yield(nil, ctx.Err())
-				return
-			}
-		}
-		if !pause(ctx, a.after) {
-			yield(nil, ctx.Err())
-			return
+		out := forkcoretest.Answer{
+			StopReason: a.stop, Usage: a.usage, UsageUnknown: a.unknown, StartDelay: a.before, EndDelay: a.after,
+			Deltas: a.deltas, DeltaDelay: a.every, Started: a.cut,
 		}
 		if a.err != nil {
-			yield(nil, a.err)
-			return
+			out.Err = a.err
 		}
-		end := &forkcore.ModelEnd{StopReason: a.stop, Usage: a.usage, UsageKnown: !a.unknown}
 		for _, b := range a.blocks {
-			end.Blocks = append(end.Blocks, []byte(b))
+			out.Blocks = append(out.Blocks, []byte(b))
 		}
-		yield(end, nil)
+		return out
+	})
+	return m
+}
+
+func (m *scripted) Stream(ctx context.Context, r forkcore.Request) iter.Seq2[forkcore.ModelEvent, error] {
+	return func(yield func(forkcore.ModelEvent, error) bool) {
+		m.mu.Lock()
+		m.open++
+		m.widest = max(m.widest, m.open)
+		m.mu.Unlock()
+		defer m.done()
+		m.model.Stream(ctx, r)(yield)
 	}
 }
 
@@ -172,21 +159,6 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-func (m *scripted) receive(r forkcore.Request) call {
-	body, err := io.ReadAll(r.Body())
-	if err != nil || int64(len(body)) != r.ContentLength {
-		m.t.Errorf("request body has %d bytes (%v), content length says %d", len(body), err, r.ContentLength)
-	}
-	c := call{at: time.Now(), body: body, messages: parseBody(m.t, body)}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.open++
-	m.widest = max(m.widest, m.open)
-	c.n = len(m.calls) + 1
-	m.calls = append(m.calls, c)
-	return c
-}
-
 func (m *scripted) done() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -194,9 +166,11 @@ func (m *scripted) done() {
 }
 
 func (m *scripted) received() []call {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return append([]call(nil), m.calls...)
+	var calls []call
+	for _, r := range m.model.Requests() {
+		calls = append(calls, call{n: r.N, at: r.At, body: r.Body, messages: parseBody(m.t, r.Body)})
+	}
+	return calls
 }
 
 // parseBody views the messages of a request. A marked block is no canonical one, so the marks are taken out first.

@@ -43,7 +43,7 @@ func newYard(t *testing.T, answer func(call) reply, set ...func(*engine.Options)
 		t.Fatal(err)
 	}
 	y := &yard{T: t, ctx: t.Context(), store: memstore.New(), tools: &fakeTools{}, queue: &queue{}}
-	y.model = &scripted{t: t, answer: answer}
+	y.model = newScripted(t, answer)
 	y.options = engine.Options{
 		Store: y.store, Model: y.model, Tools: y.tools, Enqueuer: y.queue, Catalogue: catalogue,
 		Workspaces: []string{root}, Gate: forkcore.GateAlways,
