@@ -131,13 +131,17 @@ func TestEncodeHeadKeyOrder(t *testing.T) {
 		want   string
 	}{
 		{
-			"everything", full, tools, []string{"one", "two"},
+			"everything", full, tools,
+			[]string{"one", "two"},
 			`{"model":"claude-sonnet-5-5","thinking":{"type":"adaptive"},"output_config":{"effort":"low"},"tool_choice":{"type":"auto"},` +
 				`"tools":[{"name":"B","description":"b <1>","input_schema":{"type": "object", "x":1.0}},{"name":"A","description":"a","input_schema":{}}],` +
 				`"system":[{"type":"text","text":"one"},{"type":"text","text":"two"}],"messages":[`,
 		},
 		{
-			"the least", Params{Model: "m"}, nil, []string{"s"},
+			"the least",
+			Params{Model: "m"},
+			nil,
+			[]string{"s"},
 			`{"model":"m","tools":[],"system":[{"type":"text","text":"s"}],"messages":[`,
 		},
 	}

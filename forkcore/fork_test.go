@@ -198,8 +198,12 @@ func TestSnapshotKeepsTheEntriesThatPrefixIt(t *testing.T) {
 	cut := int64(len(plain.head) + len(history[0].Raw) - len(messageClose))
 	good := []CacheEntry{entry(cut), entry(plain.snap.PlaceholderEnd), entry(plain.snap.Bytes)}
 	bad := []CacheEntry{
-		{}, {Bytes: cut, Prefix: DigestOf([]byte("other"))}, {Bytes: plain.snap.Bytes + 9, Prefix: plain.snap.ID},
-		{Bytes: plain.snap.Bytes + 9}, {Bytes: -1}, {Bytes: cut},
+		{},
+		{Bytes: cut, Prefix: DigestOf([]byte("other"))},
+		{Bytes: plain.snap.Bytes + 9, Prefix: plain.snap.ID},
+		{Bytes: plain.snap.Bytes + 9},
+		{Bytes: -1},
+		{Bytes: cut},
 	}
 	f := newFanOut(t, history, append(bad, good...)...)
 	if d := cmp.Diff(good, f.snap.Entries); d != "" {

@@ -23,8 +23,12 @@ func TestCostPricesEachClassOnce(t *testing.T) {
 		u    Usage
 		want int64
 	}{
-		{"nothing", Usage{}, 0}, {"input", Usage{Input: 1}, 3000}, {"5 m write", Usage{CacheWrite5m: 1}, 3750},
-		{"1 h write", Usage{CacheWrite1h: 1}, 6000}, {"read", Usage{CacheRead: 1}, 300}, {"output", Usage{Output: 1}, 15000},
+		{"nothing", Usage{}, 0},
+		{"input", Usage{Input: 1}, 3000},
+		{"5 m write", Usage{CacheWrite5m: 1}, 3750},
+		{"1 h write", Usage{CacheWrite1h: 1}, 6000},
+		{"read", Usage{CacheRead: 1}, 300},
+		{"output", Usage{Output: 1}, 15000},
 	} {
 		if got := m.Cost(tt.u); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)

@@ -73,8 +73,10 @@ func TestStep(t *testing.T) {
 		{"a new turn starts over", rounds(MaxRounds, false).marker(Marker{Type: MarkerTurnStart}).message(RoleUser, text("go on")), KindMain, 0, CallModel{}},
 		{"the same call seven times", rounds(MaxRepeats-1, true), KindFork, 0, CallModel{}},
 		{"the same call eight times", rounds(MaxRepeats, true), KindFork, 0, fail(CodeLoop, "")},
-		{"after a stopped turn", asked(t).result("t1", "a").marker(Marker{Type: MarkerTurnEnd, State: Cancelled}).marker(Marker{Type: MarkerTurnStart}), KindMain, 1,
-			Deliver{Answers: [][]byte{r1, AppendToolResult(nil, "t2", turnEnded, true)}}},
+		{
+			"after a stopped turn", asked(t).result("t1", "a").marker(Marker{Type: MarkerTurnEnd, State: Cancelled}).marker(Marker{Type: MarkerTurnStart}), KindMain, 1,
+			Deliver{Answers: [][]byte{r1, AppendToolResult(nil, "t2", turnEnded, true)}},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -135,8 +135,10 @@ func (x *exchange) finalUsage() Usage {
 }
 
 func (x *exchange) log(err error) {
-	attrs := []slog.Attr{slog.String("request_id", x.caller.requestID), slog.Int("body_bytes", len(x.kept.Body)),
-		slog.Duration("took", x.s.opts.Now().Sub(x.start))}
+	attrs := []slog.Attr{
+		slog.String("request_id", x.caller.requestID), slog.Int("body_bytes", len(x.kept.Body)),
+		slog.Duration("took", x.s.opts.Now().Sub(x.start)),
+	}
 	if x.v != nil {
 		u := x.v.usage
 		attrs = append(attrs, slog.String("model", x.p.Model), slog.Int("input", u.InputTokens),

@@ -19,8 +19,10 @@ func TestMarksAreCutOut(t *testing.T) {
 		{"twice", `{` + m + `,"type":"text",` + m + `,"text":"a"}`, `{"type":"text","text":"a"}`},
 		{"in a string only", `{"type":"text","text":"{\"cache_control\":{\"type\":\"ephemeral\"}}"}`, `{"type":"text","text":"{\"cache_control\":{\"type\":\"ephemeral\"}}"}`},
 		{"in a tool's input", `{"type":"tool_use","id":"t","name":"A","input":{` + m + `}}`, `{"type":"tool_use","id":"t","name":"A","input":{` + m + `}}`},
-		{"inside a result", `{"type":"tool_result","content":[{"type":"text",` + m + `,"text":"a"},{"type":"text","text":"b",` + m + `}],"tool_use_id":"t",` + m + `}`,
-			`{"type":"tool_result","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"tool_use_id":"t"}`},
+		{
+			"inside a result", `{"type":"tool_result","content":[{"type":"text",` + m + `,"text":"a"},{"type":"text","text":"b",` + m + `}],"tool_use_id":"t",` + m + `}`,
+			`{"type":"tool_result","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"tool_use_id":"t"}`,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			pos, err := newPosition(tierMessages, "p", "user", []byte(tc.in))

@@ -132,8 +132,10 @@ func TestFaults(t *testing.T) {
 		{name: "401", fault: Fault{Kind: FaultStatus, Status: 401}, status: 401, kind: "authentication_error"},
 		{name: "429", fault: Fault{Kind: FaultStatus, Status: 429, RetryAfter: 1500 * time.Millisecond, Code: "ramp_limit_exceeded"}, stream: true, status: 429, kind: "rate_limit_error", retryAfter: "2"},
 		{name: "529", fault: Fault{Kind: FaultStatus, Status: 529}, stream: true, status: 529, kind: "overloaded_error"},
-		{name: "error event mid-stream", fault: Fault{Kind: FaultErrorEvent, AfterEvents: 3}, stream: true, status: 200,
-			events: []string{"message_start", "ping", "content_block_start", "content_block_delta", "error"}},
+		{
+			name: "error event mid-stream", fault: Fault{Kind: FaultErrorEvent, AfterEvents: 3}, stream: true, status: 200,
+			events: []string{"message_start", "ping", "content_block_start", "content_block_delta", "error"},
+		},
 		{name: "error event first", fault: Fault{Kind: FaultErrorEvent}, stream: true, status: 200, events: []string{"error"}},
 		{name: "error event without stream", fault: Fault{Kind: FaultErrorEvent}, status: 529, kind: "overloaded_error"},
 		{name: "end without message_stop", fault: Fault{Kind: FaultEOF, AfterEvents: 2}, stream: true, status: 200, events: []string{"message_start", "ping", "content_block_start"}},
@@ -220,15 +222,23 @@ func TestAnswersAreCut(t *testing.T) {
 		stop       string
 		output     int
 	}{
-		{name: "stop sequence", body: extra(`"stop_sequences":["END"]`), blocks: []Block{TextBlock("abcdEND more"), TextBlock("never")},
-			content: `[{"type":"text","text":"abcd"}]`, stop: "stop_sequence", output: 1},
-		{name: "max_tokens in text", body: strings.Replace(hello, "100", "2", 1), blocks: []Block{TextBlock("abcdefé and more")},
-			content: `[{"type":"text","text":"abcdefé"}]`, stop: "max_tokens", output: 2},
-		{name: "max_tokens in a tool input", body: strings.Replace(hello, "100", "2", 1), blocks: []Block{ToolUseBlock("t1", "A", `{"a":"bcdefghijkl"}`)},
-			content: `[{"type":"tool_use","id":"t1","name":"A","input":{}}]`, stop: "max_tokens", output: 2},
+		{
+			name: "stop sequence", body: extra(`"stop_sequences":["END"]`), blocks: []Block{TextBlock("abcdEND more"), TextBlock("never")},
+			content: `[{"type":"text","text":"abcd"}]`, stop: "stop_sequence", output: 1,
+		},
+		{
+			name: "max_tokens in text", body: strings.Replace(hello, "100", "2", 1), blocks: []Block{TextBlock("abcdefé and more")},
+			content: `[{"type":"text","text":"abcdefé"}]`, stop: "max_tokens", output: 2,
+		},
+		{
+			name: "max_tokens in a tool input", body: strings.Replace(hello, "100", "2", 1), blocks: []Block{ToolUseBlock("t1", "A", `{"a":"bcdefghijkl"}`)},
+			content: `[{"type":"tool_use","id":"t1","name":"A","input":{}}]`, stop: "max_tokens", output: 2,
+		},
 		{name: "cache fill", body: strings.Replace(hello, "100", "0", 1), blocks: []Block{TextBlock("never")}, content: `[]`, stop: "max_tokens"},
-		{name: "unknown block", body: hello, blocks: []Block{{Type: "future_x", Raw: json.RawMessage(`{"type":"future_x","k":1}`)}},
-			content: `[{"type":"future_x","k":1}]`, stop: "end_turn", output: 7},
+		{
+			name: "unknown block", body: hello, blocks: []Block{{Type: "future_x", Raw: json.RawMessage(`{"type":"future_x","k":1}`)}},
+			content: `[{"type":"future_x","k":1}]`, stop: "end_turn", output: 7,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := direct(New(Options{Mind: say(tc.blocks...)}), tc.body)

@@ -83,18 +83,23 @@ func (f *fake) RunsOf(_ context.Context, id, _ string, _ int) ([]forkcore.Run, s
 func (f *fake) Run(_ context.Context, id string) (forkcore.Run, error) {
 	return forkcore.Run{ID: id}, f.fail
 }
+
 func (f *fake) Requests(context.Context, string) ([]forkcore.RequestRow, error) {
 	return nil, f.fail
 }
+
 func (f *fake) Dispatch(context.Context, string) (forkcore.Dispatch, error) {
 	return forkcore.Dispatch{}, forkcore.ErrNotFound
 }
+
 func (f *fake) Snapshot(context.Context, string, forkcore.Digest) (forkcore.Snapshot, error) {
 	return forkcore.Snapshot{}, forkcore.ErrNotFound
 }
+
 func (f *fake) SessionsOfSnapshot(context.Context, forkcore.Digest) ([]string, error) {
 	return nil, f.fail
 }
+
 func (f *fake) Events(context.Context, string, string, int) ([]forkcore.Event, error) {
 	return nil, f.fail
 }

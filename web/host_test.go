@@ -85,13 +85,21 @@ func TestHostGate(t *testing.T) {
 		hosts, origins     []string
 		refused            []string
 	}{
-		{"loopback", "127.0.0.1:8080", "", nil, "http://127.0.0.1:8080",
-			[]string{"127.0.0.1:8080", "localhost:8080", "[::1]:8080"}, []string{"http://localhost:8080"}, []string{"127.0.0.1", "localhost:8081", ""}},
+		{
+			"loopback", "127.0.0.1:8080", "", nil, "http://127.0.0.1:8080",
+			[]string{"127.0.0.1:8080", "localhost:8080", "[::1]:8080"},
+			[]string{"http://localhost:8080"},
+			[]string{"127.0.0.1", "localhost:8081", ""},
+		},
 		{"port 80", "127.0.0.1:80", "", nil, "http://127.0.0.1:80", []string{"127.0.0.1", "127.0.0.1:80", "localhost"}, []string{"http://localhost"}, []string{"localhost:8080"}},
 		{"everywhere", "[::]:8080", "", nil, "http://localhost:8080", []string{"localhost:8080"}, nil, []string{"[::]:8080", "10.0.0.1:8080"}},
 		{"one interface", "10.0.0.1:8080", "", nil, "http://10.0.0.1:8080", []string{"10.0.0.1:8080", "localhost:8080"}, nil, []string{"10.0.0.2:8080"}},
-		{"public", "0.0.0.0:8080", "https://Forkyard.example.org/", nil, "https://Forkyard.example.org",
-			[]string{"forkyard.example.org", "forkyard.example.org:443", "localhost:8080"}, []string{"https://forkyard.example.org"}, []string{"forkyard.example.org:80"}},
+		{
+			"public", "0.0.0.0:8080", "https://Forkyard.example.org/", nil, "https://Forkyard.example.org",
+			[]string{"forkyard.example.org", "forkyard.example.org:443", "localhost:8080"},
+			[]string{"https://forkyard.example.org"},
+			[]string{"forkyard.example.org:80"},
+		},
 		{"extra", "127.0.0.1:8080", "", []string{"box.lan:9000"}, "http://127.0.0.1:8080", []string{"box.lan:9000"}, []string{"http://box.lan:9000", "https://box.lan:9000"}, []string{"box.lan"}},
 	}
 	for _, test := range tests {

@@ -34,8 +34,10 @@ func withData() *fake {
 	parked := fork
 	parked.ID, parked.Title, parked.Index, parked.State, parked.Usage, parked.Cost, parked.InheritedTokens = "run_03cccccccccccccccc", "", 1, forkcore.Parked, forkcore.Usage{}, forkcore.Cost{}, 0
 	parked.Reason, parked.StartedAt = &forkcore.Reason{Code: "gate", Message: "Held until the shared prefix can be read.", NextStep: "Wait a few seconds."}, time.Time{}
-	f.runs[sessionID] = []forkcore.Run{parked, fork, {ID: mainID, SessionID: sessionID, Kind: forkcore.KindMain, State: forkcore.Waiting, Usage: usage, StartedAt: noon,
-		Reason: &forkcore.Reason{Code: "children", Message: "Waits for its forks.", NextStep: "Wait, or stop the tree."}}}
+	f.runs[sessionID] = []forkcore.Run{parked, fork, {
+		ID: mainID, SessionID: sessionID, Kind: forkcore.KindMain, State: forkcore.Waiting, Usage: usage, StartedAt: noon,
+		Reason: &forkcore.Reason{Code: "children", Message: "Waits for its forks.", NextStep: "Wait, or stop the tree."},
+	}}
 	f.runs[failed.ID] = []forkcore.Run{{ID: "run_03dddddddddddddddd", Kind: forkcore.KindMain, State: forkcore.Failed, Reason: failed.LastReason}}
 	return f
 }

@@ -161,7 +161,9 @@ func TestModelRefusesAWrongContentLength(t *testing.T) {
 }
 
 func TestModelStopsWhenTheReaderBreaks(t *testing.T) {
-	m := NewModel(func(int, []byte) Answer { return Answer{Deltas: []forkcore.ModelDelta{{Text: "a"}, {Text: "b"}}, Blocks: [][]byte{TextBlock("ab")}} })
+	m := NewModel(func(int, []byte) Answer {
+		return Answer{Deltas: []forkcore.ModelDelta{{Text: "a"}, {Text: "b"}}, Blocks: [][]byte{TextBlock("ab")}}
+	})
 	for stopAfter := 1; stopAfter <= 4; stopAfter++ {
 		seen := 0
 		for _, err := range m.Stream(t.Context(), request("{}")) {

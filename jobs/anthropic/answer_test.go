@@ -112,8 +112,10 @@ func TestB18_B44_B46_AnswerBlocks(t *testing.T) {
 		{"rune cut between deltas", []string{
 			blockStart("0", `{"type":"text","text":""}`), blockDelta("0", "{\"type\":\"text_delta\",\"text\":\"\xe5\"}"), blockDelta("0", "{\"type\":\"text_delta\",\"text\":\"\xa5\xbd\"}"), blockStop("0"),
 		}, []string{`{"type":"text","text":"好"}`}},
-		{"empty text is dropped", concat([]string{blockStart("0", `{"type":"text","text":""}`), blockStop("0")}, textBlock("1", `\n\n`), textBlock("2", "x")),
-			[]string{`{"type":"text","text":"x"}`}},
+		{
+			"empty text is dropped", concat([]string{blockStart("0", `{"type":"text","text":""}`), blockStop("0")}, textBlock("1", `\n\n`), textBlock("2", "x")),
+			[]string{`{"type":"text","text":"x"}`},
+		},
 		{"citations are kept", []string{
 			blockStart("0", `{"citations":[],"type":"text","text":"","x":{"b": 1}}`),
 			blockDelta("0", `{"type":"text_delta","text":"a"}`),
@@ -140,16 +142,26 @@ func TestB18_B44_B46_AnswerBlocks(t *testing.T) {
 		{"tool input with empty deltas", tool(toolStart, "", ""), []string{toolStart}},
 		{"tool input given whole in start", tool(`{"type":"tool_use","name":"Bash","input":{"z": 1},"id":"t"}`), []string{`{"type":"tool_use","id":"t","name":"Bash","input":{"z": 1}}`}},
 		{"tool start with an empty string as input", tool(`{"type":"tool_use","id":"t","name":"Bash","input":""}`), []string{`{"type":"tool_use","id":"t","name":"Bash","input":{}}`}},
-		{"B44 numbers, key order and white space of tool input", tool(toolStart, "", `{"id":9007199254740993,"x":1`, `.0,"y":1e2, "a" :  "<b>&`+"\u2028"+`"}`),
-			[]string{`{"type":"tool_use","id":"toolu_1","name":"Bash","input":{"id":9007199254740993,"x":1.0,"y":1e2, "a" :  "<b>&` + "\u2028" + `"}}`}},
-		{"escapes of tool input", tool(toolStart, `{"c":"\u00`, `e9\/\ud83d`, `\ude42"}`),
-			[]string{`{"type":"tool_use","id":"toolu_1","name":"Bash","input":{"c":"\u00e9\/\ud83d\ude42"}}`}},
-		{"line breaks between tokens become spaces", tool(toolStart, "\n{\r\n\t\"c\":\"a\\nb\"\n}\n"),
-			[]string{`{"type":"tool_use","id":"toolu_1","name":"Bash","input":{  ` + "\t" + `"c":"a\nb" }}`}},
-		{"other members of a tool_use follow", tool(`{"caller":{"type":"direct"},"type":"tool_use","id":"t","name":"n","input":{},"toolset_name":"<s>"}`, `{"a":1}`),
-			[]string{`{"type":"tool_use","id":"t","name":"n","input":{"a":1},"caller":{"type":"direct"},"toolset_name":"<s>"}`}},
-		{"input of a server tool keeps its place", tool(`{"type":"server_tool_use","id":"s","name":"web_search","input":{},"caller":null}`, `{"query":"x"}`),
-			[]string{`{"type":"server_tool_use","id":"s","name":"web_search","input":{"query":"x"},"caller":null}`}},
+		{
+			"B44 numbers, key order and white space of tool input", tool(toolStart, "", `{"id":9007199254740993,"x":1`, `.0,"y":1e2, "a" :  "<b>&`+"\u2028"+`"}`),
+			[]string{`{"type":"tool_use","id":"toolu_1","name":"Bash","input":{"id":9007199254740993,"x":1.0,"y":1e2, "a" :  "<b>&` + "\u2028" + `"}}`},
+		},
+		{
+			"escapes of tool input", tool(toolStart, `{"c":"\u00`, `e9\/\ud83d`, `\ude42"}`),
+			[]string{`{"type":"tool_use","id":"toolu_1","name":"Bash","input":{"c":"\u00e9\/\ud83d\ude42"}}`},
+		},
+		{
+			"line breaks between tokens become spaces", tool(toolStart, "\n{\r\n\t\"c\":\"a\\nb\"\n}\n"),
+			[]string{`{"type":"tool_use","id":"toolu_1","name":"Bash","input":{  ` + "\t" + `"c":"a\nb" }}`},
+		},
+		{
+			"other members of a tool_use follow", tool(`{"caller":{"type":"direct"},"type":"tool_use","id":"t","name":"n","input":{},"toolset_name":"<s>"}`, `{"a":1}`),
+			[]string{`{"type":"tool_use","id":"t","name":"n","input":{"a":1},"caller":{"type":"direct"},"toolset_name":"<s>"}`},
+		},
+		{
+			"input of a server tool keeps its place", tool(`{"type":"server_tool_use","id":"s","name":"web_search","input":{},"caller":null}`, `{"query":"x"}`),
+			[]string{`{"type":"server_tool_use","id":"s","name":"web_search","input":{"query":"x"},"caller":null}`},
+		},
 		{"interleaved blocks", []string{
 			blockStart("0", `{"type":"text","text":""}`), blockStart("1", `{"type":"text","text":""}`),
 			blockDelta("1", `{"type":"text_delta","text":"1"}`), blockDelta("0", `{"type":"text_delta","text":"0"}`), blockStop("1"), blockStop("0"),

@@ -145,12 +145,16 @@ func (c *Client) ended(ctx, reqCtx context.Context) error {
 	}
 	switch cause := context.Cause(reqCtx); {
 	case errors.Is(cause, errIdle):
-		return &forkcore.ModelError{Code: forkcore.CodeStreamCut, Retryable: true,
-			Message: fmt.Sprintf("%s sent nothing, not even a ping, for %s", c.baseURL, c.idle)}
+		return &forkcore.ModelError{
+			Code: forkcore.CodeStreamCut, Retryable: true,
+			Message: fmt.Sprintf("%s sent nothing, not even a ping, for %s", c.baseURL, c.idle),
+		}
 	case errors.Is(cause, errTotal):
 		// Not retryable: an answer that takes longer than this would do so again.
-		return &forkcore.ModelError{Code: forkcore.CodeStreamCut,
-			Message: fmt.Sprintf("the answer was not complete after %s, the limit for one request", c.total)}
+		return &forkcore.ModelError{
+			Code:    forkcore.CodeStreamCut,
+			Message: fmt.Sprintf("the answer was not complete after %s, the limit for one request", c.total),
+		}
 	}
 	return nil
 }

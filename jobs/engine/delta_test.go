@@ -56,13 +56,19 @@ func TestDeltas(t *testing.T) {
 		{"none", 0, nil, nil},
 		{"one", 100 * ms, []forkcore.ModelDelta{text(0, "abc")}, []piece{{60 * ms, 0, "text", 0, "abc", ""}}},
 		{"at once", 0, []forkcore.ModelDelta{text(0, "a"), text(0, "bé"), text(0, "c")}, []piece{{0, 0, "text", 0, "abéc", ""}}},
-		{"coalesced", 25 * ms, []forkcore.ModelDelta{text(0, "a"), text(0, "b"), text(0, "c"), text(0, "d"), text(0, "e")},
-			[]piece{{60 * ms, 0, "text", 0, "abc", ""}, {125 * ms, 0, "text", 3, "de", ""}}},
+		{
+			"coalesced", 25 * ms,
+			[]forkcore.ModelDelta{text(0, "a"), text(0, "b"), text(0, "c"), text(0, "d"), text(0, "e")},
+			[]piece{{60 * ms, 0, "text", 0, "abc", ""}, {125 * ms, 0, "text", 3, "de", ""}},
+		},
 		{"blocks apart", 10 * ms, []forkcore.ModelDelta{
 			{Index: 0, Kind: "thinking", Text: "hm"}, text(1, "a"), {Index: 2, Kind: "tool_input", ToolName: "Bash"}, {Index: 2, Kind: "tool_input", Text: `{"x"`}, {Index: 2, Kind: "tool_input", Text: `:1}`},
 		}, []piece{{10 * ms, 0, "thinking", 0, "hm", ""}, {20 * ms, 1, "text", 0, "a", ""}, {50 * ms, 2, "tool_input", 0, `{"x":1}`, "Bash"}}},
-		{"a tool without input", 10 * ms, []forkcore.ModelDelta{{Index: 0, Kind: "tool_input", ToolName: "Bash"}, text(1, "a")},
-			[]piece{{20 * ms, 1, "text", 0, "a", ""}}},
+		{
+			"a tool without input", 10 * ms,
+			[]forkcore.ModelDelta{{Index: 0, Kind: "tool_input", ToolName: "Bash"}, text(1, "a")},
+			[]piece{{20 * ms, 1, "text", 0, "a", ""}},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -180,8 +180,11 @@ func TestBadForkSpecs(t *testing.T) {
 		{"nothing", forkcore.ForkSpec{}, []string{"directives"}},
 		{"too many", directives(many...), []string{"directives"}},
 		{"empty prompts", directives("d1", "", " "), []string{"directives[1].prompt", "directives[2].prompt"}},
-		{"everything", forkcore.ForkSpec{Directives: directives("").Directives, Isolation: "moon", Gate: "ajar", BudgetUSD: &free},
-			[]string{"directives[0].prompt", "isolation", "gate", "budget_usd"}},
+		{
+			"everything",
+			forkcore.ForkSpec{Directives: directives("").Directives, Isolation: "moon", Gate: "ajar", BudgetUSD: &free},
+			[]string{"directives[0].prompt", "isolation", "gate", "budget_usd"},
+		},
 		{"worktree", forkcore.ForkSpec{Directives: directives("d").Directives, Isolation: "worktree"}, []string{"isolation"}},
 		{"budget below the smallest unit", forkcore.ForkSpec{Directives: directives("d").Directives, BudgetUSD: &below}, []string{"budget_usd"}},
 	}

@@ -83,11 +83,26 @@ const (
 
 // luaStems names the stems for scripts.
 var luaStems = [...]struct{ name, stem string }{
-	{"SESSION", stemSession}, {"RUN", stemRun}, {"DISPATCH", stemDispatch}, {"LOG", stemLog},
-	{"RUNS", stemRuns}, {"ACTIVE", stemActive}, {"INBOX", stemInbox}, {"INBOX_ORDER", stemInboxOrder},
-	{"ACCEPTED", stemAccepted}, {"ENTRIES", stemEntries}, {"EVENTS", stemEvents}, {"LEDGER", stemLedger},
-	{"OPEN", stemOpen}, {"HELD", stemHeld}, {"SIGNALS", stemSignals}, {"SENT", stemSent},
-	{"DUE", stemDue}, {"BEATS", stemBeats}, {"LIVE", stemLive}, {"SESSIONS", stemSessions},
+	{"SESSION", stemSession},
+	{"RUN", stemRun},
+	{"DISPATCH", stemDispatch},
+	{"LOG", stemLog},
+	{"RUNS", stemRuns},
+	{"ACTIVE", stemActive},
+	{"INBOX", stemInbox},
+	{"INBOX_ORDER", stemInboxOrder},
+	{"ACCEPTED", stemAccepted},
+	{"ENTRIES", stemEntries},
+	{"EVENTS", stemEvents},
+	{"LEDGER", stemLedger},
+	{"OPEN", stemOpen},
+	{"HELD", stemHeld},
+	{"SIGNALS", stemSignals},
+	{"SENT", stemSent},
+	{"DUE", stemDue},
+	{"BEATS", stemBeats},
+	{"LIVE", stemLive},
+	{"SESSIONS", stemSessions},
 }
 
 // shard is the hash tag of a group of sessions.

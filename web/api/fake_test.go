@@ -44,24 +44,31 @@ type fake struct {
 func (f *fake) CreateSession(_ context.Context, s forkcore.SessionSpec, key string) (forkcore.Session, bool, error) {
 	return f.createSession(s, key)
 }
+
 func (f *fake) SendMessage(_ context.Context, id, text, key string) (string, error) {
 	return f.sendMessage(id, text, key)
 }
+
 func (f *fake) QuoteForks(_ context.Context, id string, s forkcore.ForkSpec) (forkcore.Quote, error) {
 	return f.quoteForks(id, s)
 }
+
 func (f *fake) Fork(_ context.Context, id string, s forkcore.ForkSpec, key string) (forkcore.Dispatch, []forkcore.Run, error) {
 	return f.fork(id, s, key)
 }
+
 func (f *fake) Stop(_ context.Context, id, scope string) ([]string, error) { return f.stop(id, scope) }
 func (f *fake) Cancel(_ context.Context, id string) error                  { return f.cancel(id) }
-func (f *fake) Background(_ context.Context, id string) error              { return f.background(id) }
+func (f *fake) Background(_ context.Context, id string) error { return f.background(id) }
+
 func (f *fake) Session(_ context.Context, id string) (forkcore.Session, error) {
 	return f.session(id)
 }
+
 func (f *fake) Sessions(_ context.Context, cursor string, limit int) ([]forkcore.Session, string, error) {
 	return f.sessions(cursor, limit)
 }
+
 func (f *fake) RunsOf(_ context.Context, id, cursor string, limit int) ([]forkcore.Run, string, error) {
 	return f.runsOf(id, cursor, limit)
 }
@@ -69,31 +76,41 @@ func (f *fake) Run(_ context.Context, id string) (forkcore.Run, error) { return 
 func (f *fake) Requests(_ context.Context, id string) ([]forkcore.RequestRow, error) {
 	return f.requests(id)
 }
+
 func (f *fake) Dispatch(_ context.Context, id string) (forkcore.Dispatch, error) {
 	return f.dispatch(id)
 }
+
 func (f *fake) Snapshot(_ context.Context, id string, d forkcore.Digest) (forkcore.Snapshot, error) {
 	return f.snapshot(id, d)
 }
+
 func (f *fake) SessionsOfSnapshot(_ context.Context, d forkcore.Digest) ([]string, error) {
 	return f.sessionsOfSnapshot(d)
 }
+
 func (f *fake) Transcript(_ context.Context, id string, after int64) ([]forkcore.TranscriptLine, error) {
 	return f.transcript(id, after)
 }
+
 func (f *fake) RequestBody(_ context.Context, id string, n int64) ([]byte, error) {
 	return f.requestBody(id, n)
 }
+
 func (f *fake) SnapshotBytes(_ context.Context, id string, d forkcore.Digest) ([]byte, error) {
 	return f.snapshotBytes(id, d)
 }
+
 func (f *fake) Assemble(_ context.Context, id string, e forkcore.Entry, agent string) (forkcore.TranscriptLine, error) {
 	return f.assemble(id, e, agent)
 }
+
 func (f *fake) Events(_ context.Context, id, after string, limit int) ([]forkcore.Event, error) {
 	return f.events(id, after, limit)
 }
+
 func (f *fake) LastEventID(_ context.Context, id string) (string, error) { return f.lastEventID(id) }
+
 func (f *fake) Live(ctx context.Context, since time.Time, fn func(forkcore.Event)) error {
 	if f.live == nil {
 		<-ctx.Done()
@@ -144,10 +161,12 @@ func newFake() *fake {
 	runs := map[string]forkcore.Run{mainID: main, forkID: child(forkID, "docs", 0), otherFork: child(otherFork, "tests", 1)}
 	first := noon.Add(time.Second)
 	rows := []forkcore.RequestRow{
-		{RunID: forkID, SessionID: sessionID, N: 1, StartedAt: noon, FirstEventAt: &first, EndedAt: &first, Attempt: 1, Model: "claude-sonnet-5-5",
+		{
+			RunID: forkID, SessionID: sessionID, N: 1, StartedAt: noon, FirstEventAt: &first, EndedAt: &first, Attempt: 1, Model: "claude-sonnet-5-5",
 			Prefix: snapID, PrefixBytes: 6, Body: snapID, BodyBytes: 9, Marks: []forkcore.Mark{{Block: "system.0", TTL: "5m"}}, ExpectedRead: &thousand,
 			Usage: &sample, Cost: &thousand, ReadFrom: &forkcore.RequestRef{RunID: mainID, N: 1},
-			Miss: &forkcore.MissReason{Code: "race", Path: "messages.0"}, StopReason: "end_turn", Status: forkcore.RequestOK},
+			Miss: &forkcore.MissReason{Code: "race", Path: "messages.0"}, StopReason: "end_turn", Status: forkcore.RequestOK,
+		},
 		{RunID: forkID, SessionID: sessionID, N: 2, StartedAt: noon, Attempt: 1, Model: "x", Status: forkcore.RequestOpen},
 	}
 	quoted := int64(1000)

@@ -174,9 +174,11 @@ func TestBytesAreServedAsTheyAre(t *testing.T) {
 	tests := []struct{ path, contentType, want string }{
 		{"/runs/" + forkID + "/requests/1/body", "application/json", messageBytes},
 		{"/snapshots/" + snapID.String() + "/bytes", "application/octet-stream", "prefix"},
-		{"/runs/" + mainID + "/transcript", "application/x-ndjson",
+		{
+			"/runs/" + mainID + "/transcript", "application/x-ndjson",
 			`{"seq":1,"at":"2026-11-20T12:00:00.123Z","kind":"marker","run_id":"` + mainID + `","marker":{"type":"turn_start"}}` + "\n" +
-				`{"seq":2,"at":"2026-11-20T12:00:00.123Z","kind":"message","run_id":"` + mainID + `","message":` + messageBytes + "}\n"},
+				`{"seq":2,"at":"2026-11-20T12:00:00.123Z","kind":"message","run_id":"` + mainID + `","message":` + messageBytes + "}\n",
+		},
 		{"/runs/" + mainID + "/transcript?after=2", "application/x-ndjson", ""},
 		{"/openapi.yaml", "application/yaml", string(Document)},
 	}
