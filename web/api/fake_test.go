@@ -59,7 +59,7 @@ func (f *fake) Fork(_ context.Context, id string, s forkcore.ForkSpec, key strin
 
 func (f *fake) Stop(_ context.Context, id, scope string) ([]string, error) { return f.stop(id, scope) }
 func (f *fake) Cancel(_ context.Context, id string) error                  { return f.cancel(id) }
-func (f *fake) Background(_ context.Context, id string) error { return f.background(id) }
+func (f *fake) Background(_ context.Context, id string) error              { return f.background(id) }
 
 func (f *fake) Session(_ context.Context, id string) (forkcore.Session, error) {
 	return f.session(id)
