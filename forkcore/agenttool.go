@@ -11,9 +11,16 @@ import (
 //go:embed prompt.md
 var systemPrompt string
 
-// SystemPrompt is the text of the system block. Nothing in it changes: no
-// clock, no id, no path, no git state.
-func SystemPrompt() string { return strings.TrimSpace(systemPrompt) }
+// SystemPrompt is the text of the system block of a session in this mode; the
+// parts about forks are there only where forks are on. Nothing in it changes:
+// no clock, no id, no path, no git state.
+func SystemPrompt(mode Mode) string {
+	text := systemPrompt
+	if mode != ModeFork {
+		text, _, _ = strings.Cut(text, "# Forks\n")
+	}
+	return strings.TrimSpace(text)
+}
 
 // AgentToolName is the tool that dispatches forks. It stays in a fork's tools
 // array although calling it there is refused: removing it would change the

@@ -83,8 +83,8 @@ func TestAgentTool(t *testing.T) {
 // B27: nothing that changes stands in the system prompt, and no control tag of
 // a fork that would make a parent look like one.
 func TestSystemPrompt(t *testing.T) {
-	s := SystemPrompt()
-	if s == "" || s != SystemPrompt() || s != strings.TrimSpace(s) || CleanText(s) != s {
+	s := SystemPrompt(ModeFork)
+	if s == "" || s != SystemPrompt(ModeFork) || s != strings.TrimSpace(s) || CleanText(s) != s {
 		t.Error("the system prompt is empty, unclean or changes")
 	}
 	if strings.Contains(s, BoilerplateTag) {
@@ -92,5 +92,15 @@ func TestSystemPrompt(t *testing.T) {
 	}
 	if m := regexp.MustCompile(`\b20\d\d\b|ses_|run_|/home|/work|/tmp`).FindString(s); m != "" {
 		t.Errorf("the system prompt has %q, which changes", m)
+	}
+}
+
+// Without forks nothing in the prompt speaks of them.
+func TestSystemPromptWithoutForks(t *testing.T) {
+	for _, mode := range []Mode{ModePlain, ModeCoordinator} {
+		s := SystemPrompt(mode)
+		if strings.Contains(strings.ToLower(s), "fork ") || strings.Contains(s, "Agent tool") || !strings.HasPrefix(SystemPrompt(ModeFork), s) {
+			t.Errorf("%s: %q", mode, s)
+		}
 	}
 }

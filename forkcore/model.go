@@ -85,6 +85,8 @@ type ModelError struct {
 	ProviderRequestID string
 	// Retryable says that the same request may succeed later.
 	Retryable bool
+	// Unsent says that no connection came about, so that nothing can have been billed.
+	Unsent bool
 	// RetryAfter is the provider's wish; 0 when it gave none.
 	RetryAfter time.Duration
 }

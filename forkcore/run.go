@@ -85,6 +85,21 @@ type Reason struct {
 	NextStep string `json:"next_step"`
 }
 
+// StopWishes are the values of Run.Stop: one run, the main turn, or everything in the session.
+var StopWishes = []string{"cancel", "turn", "tree"}
+
+// StopReason is the reason of a run that ended by a stop wish.
+func StopReason(wish string) Reason {
+	r := Reason{Code: "cancelled", Message: "Somebody cancelled this run.", NextStep: "Dispatch it again if its work is still wanted."}
+	switch wish {
+	case "turn":
+		r.Message, r.NextStep = "Somebody stopped this turn.", "Send a message to go on from here."
+	case "tree":
+		r.Message, r.NextStep = "Somebody stopped the session with all its runs.", "Send a message to go on from here."
+	}
+	return r
+}
+
 // RunKind tells a main turn from a child.
 type RunKind string
 

@@ -96,6 +96,8 @@ func (c *Client) requestError(ctx, reqCtx context.Context, r forkcore.Request, r
 	default:
 		e.Code, e.Retryable = forkcore.CodeProviderError, true
 		e.Message = c.connectionMessage(err)
+		var dial *net.OpError
+		e.Unsent = errors.As(err, &dial) && dial.Op == "dial"
 	}
 	if res != nil {
 		e.Status = res.StatusCode

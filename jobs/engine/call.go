@@ -41,7 +41,7 @@ func (d *driver) callModel(ctx context.Context) error {
 		}
 		waited += wait
 		if !me.Retryable || attempt == maxAttempts || (waited > maxRetryWait && me.RetryAfter == 0) {
-			return &endError{fail(me.Code, providerMessage(me, attempt), nextStep(me.Code))}
+			return &endError{fail(me.Code, providerMessage(me, attempt), nextStepFor(me))}
 		}
 		d.e.log.Warn("model call failed, trying again", "run", d.run.ID, "attempt", attempt, "wait", wait, "err", me)
 		select {
@@ -67,6 +67,15 @@ func providerMessage(me *forkcore.ModelError, attempt int) string {
 		return fmt.Sprintf("%s (after %d attempts)", me.Message, attempt)
 	}
 	return me.Message
+}
+
+// nextStepFor looks at the answer as well: a request that the provider calls
+// invalid would be refused again.
+func nextStepFor(me *forkcore.ModelError) string {
+	if me.Code == forkcore.CodeProviderError && (me.Status == 400 || me.Status == 404 || me.Status == 422) {
+		return "Start a session with other settings (model, thinking, effort): the provider's message says which one it refuses"
+	}
+	return nextStep(me.Code)
 }
 
 func nextStep(code string) string {
@@ -134,7 +143,7 @@ func (d *driver) build(ctx context.Context, attempt int) (*request, error) {
 	c := forkcore.NewCanonical(d.head, d.view.Raws(), d.params)
 	p := forkcore.Plan{
 		Canonical: c, Messages: d.view.Messages, Entries: entries,
-		Live:         func(e forkcore.CacheEntry) bool { return e.ExpiresAt().After(now) },
+		Live:         d.e.liveNow(),
 		FirstRequest: !d.answered, PreviousTail: d.previousTail,
 	}
 	if d.snap != nil {
@@ -174,6 +183,14 @@ func (d *driver) build(ctx context.Context, attempt int) (*request, error) {
 	return r, nil
 }
 
+// liveNow tells which entries may still be read now.
+func (e *Engine) liveNow() func(forkcore.CacheEntry) bool {
+	now := time.Now()
+	return func(en forkcore.CacheEntry) bool {
+		return en.ExpiresAt().After(now) && en.UsedAt.After(e.o.CacheSince)
+	}
+}
+
 // reserve is what the request may cost at most by the rule of the budget:
 // what is held at the read price, the rest at the write price and three bytes
 // a token, and 4,096 tokens of output.
@@ -182,7 +199,7 @@ func (d *driver) reserve(r *request) int64 {
 	if !ok {
 		return 0
 	}
-	u := forkcore.Usage{Output: min(d.params.MaxTokens, 4096)}
+	u := forkcore.Usage{Output: min(d.params.MaxTokens, reservedOutput)}
 	rest := r.row.BodyBytes
 	if r.best != nil {
 		u.CacheRead = r.best.Tokens
@@ -370,9 +387,20 @@ func (d *driver) book(row *forkcore.RequestRow, u forkcore.Usage) {
 	}
 }
 
+// expectedInput is what a request should have used before its first event: what
+// was expected from the cache, and the rest of its bytes written.
+func expectedInput(row forkcore.RequestRow) forkcore.Usage {
+	var u forkcore.Usage
+	if row.ExpectedRead != nil {
+		u.CacheRead = *row.ExpectedRead
+	}
+	u.CacheWrite5m = max(forkcore.EstimateTokens(row.BodyBytes)-u.CacheRead, 0)
+	return u
+}
+
 // settleAborted closes the row of a request that gave no answer. What it used
-// is known as far as its first event said; the output is estimated from the text seen. A request that
-// failed before its first event has unknown usage; it costs nothing when the endpoint answered it with an error.
+// is known as far as its first event said, and the output is estimated from the text seen. Before its first event
+// the usage is unknown; the cost is nothing when the endpoint answered with an error or was not reached, and else an estimate.
 func (d *driver) settleAborted(ctx context.Context, row forkcore.RequestRow, seenBytes int64, cause error) error {
 	now := time.Now()
 	row.EndedAt, row.Error = &now, cause.Error()
@@ -391,9 +419,13 @@ func (d *driver) settleAborted(ctx context.Context, row forkcore.RequestRow, see
 		u.Output = max(u.Output, forkcore.EstimateTokens(seenBytes))
 		row.Usage, row.Estimated = &u, true
 		d.book(&row, u)
-	case me != nil && me.Status >= 400:
+	case me != nil && (me.Status >= 400 || me.Unsent):
 		free := int64(0)
 		row.Cost = &free
+	default:
+		// It may have been billed: the budget counts what was to be expected.
+		row.Estimated = true
+		d.book(&row, expectedInput(row))
 	}
 	if _, err := d.e.o.Store.Settle(ctx, d.holder, Settle{Row: row, ExpectLen: -1}); err != nil {
 		return fmt.Errorf("settle request %d: %w", row.N, err)

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -116,13 +117,14 @@ func TestMoney(t *testing.T) {
 	}
 	blind := say("no usage")
 	blind.unknown = true
-	dead := reply{err: &forkcore.ModelError{Code: forkcore.CodeStreamCut, Message: "connection refused", Retryable: true}}
+	silent := reply{err: &forkcore.ModelError{Code: forkcore.CodeStreamCut, Message: "no byte for 90 s", Retryable: true}}
+	unsent := reply{err: &forkcore.ModelError{Code: forkcore.CodeProviderError, Message: "connection refused", Retryable: true, Unsent: true}}
 	price := func(u forkcore.Usage) *int64 {
 		n := u.Input*2000 + u.CacheWrite5m*2500 + u.CacheRead*100 + u.Output*10000 // claude-sonnet-5-5
 		return &n
 	}
 	estimated := forkcore.Usage{Input: 7, CacheRead: 100, Output: 100} // 400 bytes at 4 a token
-	free := int64(0)
+	free, guess := int64(0), int64(-1)                                 // the guess follows from the bytes of the body
 	type row struct {
 		Usage     *forkcore.Usage
 		Estimated bool
@@ -139,7 +141,8 @@ func TestMoney(t *testing.T) {
 		{"answer", "", []reply{say("yes")}, []row{{&usual, false, price(usual)}}, usual, true},
 		{"refused requests are free", "", []reply{overloaded(), say("yes")}, []row{{nil, false, &free}, {&usual, false, price(usual)}}, usual, true},
 		{"a broken stream costs what was seen", "", []reply{cut, say("yes")}, []row{{&estimated, true, price(estimated)}, {&usual, false, price(usual)}}, usual.Add(estimated), true},
-		{"no response, no price", "", []reply{dead, say("yes")}, []row{{nil, false, nil}, {&usual, false, price(usual)}}, usual, false},
+		{"no connection is free", "", []reply{unsent, say("yes")}, []row{{nil, false, &free}, {&usual, false, price(usual)}}, usual, true},
+		{"no response costs what was to be expected", "", []reply{silent, say("yes")}, []row{{nil, true, &guess}, {&usual, false, price(usual)}}, usual, true},
 		{"no usage, no price", "", []reply{blind}, []row{{nil, false, nil}}, forkcore.Usage{}, false},
 		{"unknown model", "some-model-1", []reply{say("yes")}, []row{{&usual, false, nil}}, usual, false},
 	}
@@ -152,6 +155,9 @@ func TestMoney(t *testing.T) {
 				want(t, "state", r.State, forkcore.Done)
 				var got []row
 				for _, q := range y.requests(r.ID) {
+					if q.Estimated && q.Usage == nil {
+						guess = *price(forkcore.Usage{CacheWrite5m: forkcore.EstimateTokens(q.BodyBytes)})
+					}
 					got = append(got, row{q.Usage, q.Estimated, q.Cost})
 				}
 				if diff := cmp.Diff(tt.rows, got); diff != "" {
@@ -398,7 +404,10 @@ func TestBudget(t *testing.T) {
 		}
 		want(t, "reserved", s.ReservedNanoUSD, 0)
 		want(t, "requests", int64(len(y.model.received())), r.Requests)
-		y.wantReason(y.ask("more"), forkcore.OverBudget, "over_budget")
+		if _, err := y.engine.SendMessage(y.ctx, y.session.ID, "more", ""); !errors.Is(err, forkcore.ErrBudget) {
+			t.Errorf("send with the budget spent: %v, want ErrBudget", err)
+		}
+		want(t, "runs", len(y.runs()), 1)
 	})
 }
 

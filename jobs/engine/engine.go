@@ -55,6 +55,9 @@ type Options struct {
 	Coordinator    bool // sessions without a mode are coordinators
 	Gate           forkcore.GateMode
 
+	// CacheSince is when the provider's cache was empty last, for a simulator that starts with this process; zero = unknown.
+	CacheSince time.Time
+
 	GateLimit  time.Duration // how long followers wait for the leader's response, from its send; default 20 s
 	ParentWait time.Duration // how long the parent's next request waits at the gate, from the dispatch; default 5 s
 	Beat       time.Duration // heartbeat and sweep period; default 1 s
@@ -74,6 +77,8 @@ type Engine struct {
 	wg       sync.WaitGroup
 
 	snapshots snapshotCache
+
+	beatLog, sweepLog outage // each of its own loop
 }
 
 // held is a run that this process advances, or for which it is about to ask for
@@ -124,6 +129,7 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{o: o, log: o.Logger, executor: "exe_" + randomToken(), held: map[*held]struct{}{}}
 	e.snapshots.load = e.loadSnapshot
+	e.beatLog.what, e.sweepLog.what = "the heartbeat", "the sweep"
 	return e, nil
 }
 
@@ -170,14 +176,29 @@ func (e *Engine) every(ctx context.Context, do func(context.Context)) {
 
 func (e *Engine) beat(ctx context.Context) {
 	signals, err := e.o.Store.Heartbeat(ctx, e.executor)
-	if err != nil {
-		e.log.Warn("heartbeat", "err", err)
-	}
+	e.beatLog.tell(e.log, err)
 	for _, s := range signals { // of the shards that answered
 		e.signal(s)
 	}
 	if err == nil {
 		e.giveBack(ctx)
+	}
+}
+
+// outage logs the first failure of something that is done every second, and the end of the trouble.
+type outage struct {
+	what  string
+	since time.Time
+}
+
+func (o *outage) tell(log *slog.Logger, err error) {
+	switch {
+	case err != nil && o.since.IsZero():
+		o.since = time.Now()
+		log.Warn(o.what+" failed, and is tried again every second", "err", err)
+	case err == nil && !o.since.IsZero():
+		log.Info(o.what+" works again", "after", time.Since(o.since).Round(time.Millisecond))
+		o.since = time.Time{}
 	}
 }
 
@@ -218,9 +239,7 @@ func (e *Engine) signal(s Signal) {
 
 func (e *Engine) sweep(ctx context.Context) {
 	wakes, err := e.o.Store.Sweep(ctx, e.o.Dead, 5*time.Second)
-	if err != nil {
-		e.log.Warn("sweep", "err", err)
-	}
+	e.sweepLog.tell(e.log, err)
 	e.enqueue(ctx, wakes...) // shards that answered count although another did not
 }
 

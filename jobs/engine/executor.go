@@ -88,14 +88,14 @@ func (d *driver) settleError(ctx context.Context, err error) {
 	case errors.Is(err, ErrLeaseLost):
 		d.e.log.Info("lease lost", "run", d.run.ID)
 	case errors.Is(err, ErrStopped), errors.Is(cause, errStopAsked):
-		d.end(ctx, EndRun{State: forkcore.Cancelled, Reason: &forkcore.Reason{Code: "stopped", Message: "somebody stopped it", NextStep: "What it did until then is in its transcript; dispatch or send again to go on"}})
+		d.end(ctx, d.stopped(ctx))
 	case errors.Is(err, errHandOver), errors.Is(cause, errShutdown):
 		d.release(ctx)
 	case errors.Is(err, forkcore.ErrStoreUnavailable):
 		d.e.log.Error("the database went away during a run", "run", d.run.ID, "err", err)
 		d.release(ctx)
 	case errors.Is(err, forkcore.ErrBudget):
-		d.end(ctx, EndRun{State: forkcore.OverBudget, Reason: &forkcore.Reason{Code: "over_budget", Message: "the next request could cost more than what is left of the budget", NextStep: "Raise the budget, or start a session with a larger one"}})
+		d.end(ctx, EndRun{State: forkcore.OverBudget, Reason: &forkcore.Reason{Code: "over_budget", Message: "the next request could cost more than what is left of the budget", NextStep: "Start a session with a larger budget; what was done until here is kept"}})
 	default:
 		var end *endError
 		if errors.As(err, &end) {
@@ -105,6 +105,18 @@ func (d *driver) settleError(ctx context.Context, err error) {
 		d.e.log.Error("a run failed", "run", d.run.ID, "err", err)
 		d.end(ctx, fail(forkcore.CodeInternal, err.Error(), "Report this with the server's log; the partial transcript is kept"))
 	}
+}
+
+// stopped is the end of a run that was asked to stop; the store knows by which wish.
+func (d *driver) stopped(ctx context.Context) EndRun {
+	ctx, done := cleanup(ctx)
+	defer done()
+	wish := "cancel"
+	if r, err := d.e.o.Store.Run(ctx, d.run.ID); err == nil && r.Stop != "" {
+		wish = r.Stop
+	}
+	reason := forkcore.StopReason(wish)
+	return EndRun{State: forkcore.Cancelled, Reason: &reason}
 }
 
 // endError carries the end of a run out of the loop.

@@ -359,7 +359,7 @@ func TestPartialWork(t *testing.T) {
 		}
 		y.idle()
 		r := y.run(runs[0].ID)
-		y.wantReason(r, forkcore.Cancelled, "stopped")
+		y.wantReason(r, forkcore.Cancelled, "cancelled")
 		if r.Report == nil || r.Report.Result != "half of it" {
 			t.Errorf("report = %+v, want the partial one", r.Report)
 		}

@@ -42,7 +42,7 @@ func (e *Engine) CreateSession(ctx context.Context, spec forkcore.SessionSpec, i
 		copy(en[:], d[:])
 	}
 	s.ID = forkcore.NewSessionID(en)
-	head := forkcore.EncodeHead(sessionParams(s), e.toolSpecs(), forkcore.SystemPrompt())
+	head := forkcore.EncodeHead(sessionParams(s), e.toolSpecs(s.Mode), forkcore.SystemPrompt(s.Mode))
 	s.Head = forkcore.DigestOf(head)
 	// Before the session that refers to it, so that no session is ever without.
 	if err := e.o.Store.PutBlobs(ctx, s.ID, head); err != nil {
@@ -144,10 +144,17 @@ func (e *Engine) newSession(spec forkcore.SessionSpec) (forkcore.Session, error)
 // Source: Messages API, thinking types.
 func thinking(raw json.RawMessage) (json.RawMessage, error) {
 	var t struct {
-		Type string `json:"type"`
+		Type   string           `json:"type"`
+		Budget *json.RawMessage `json:"budget_tokens"`
 	}
 	if err := json.Unmarshal(raw, &t); err != nil || !slices.Contains([]string{"enabled", "adaptive", "disabled", "between_tools"}, t.Type) {
 		return nil, errors.New(`is no thinking object; use {"type":"adaptive"}, {"type":"disabled"}, {"type":"between_tools"} or {"type":"enabled","budget_tokens":N}`)
+	}
+	if t.Type == "enabled" {
+		var budget int64
+		if t.Budget == nil || json.Unmarshal(*t.Budget, &budget) != nil || budget < 1024 || budget >= MaxTokens {
+			return nil, fmt.Errorf("of type enabled needs budget_tokens, a number from 1024 to %d", MaxTokens-1)
+		}
 	}
 	var buf bytes.Buffer
 	if err := json.Compact(&buf, raw); err != nil {

@@ -140,10 +140,17 @@ func (d *driver) launch(ctx context.Context, calls []forkcore.PendingCall) error
 			refused = append(refused, d.result(p.Call, forkcore.ToolResult{Text: err.Error(), IsError: true}))
 			continue
 		}
-		specs = append(specs, childSpec{title: in.Description, prompt: in.Prompt, toolUseID: p.Call.ID})
+		specs = append(specs, childSpec{title: forkcore.CutText(forkcore.CleanText(in.Description), 200), prompt: in.Prompt, toolUseID: p.Call.ID})
 	}
-	if len(refused) > 0 {
-		if err := d.append(ctx, nil, refused...); err != nil {
+	// Started comes before refused and launched, as for every tool.
+	var started []forkcore.Entry
+	for _, p := range calls {
+		if p.StartedBy == "" {
+			started = append(started, d.started(p))
+		}
+	}
+	if entries := append(started, refused...); len(entries) > 0 {
+		if err := d.append(ctx, nil, entries...); err != nil {
 			return err
 		}
 	}
@@ -196,6 +203,7 @@ type dispatchPlan struct {
 	quote      forkcore.Quote
 	gate       forkcore.GateMode
 	budget     int64
+	best       *forkcore.CacheEntry // the longest live entry that prefixes the snapshot
 }
 
 // planDispatch takes the snapshot of a history and prices a fan-out over it.
@@ -204,7 +212,7 @@ func (e *Engine) planDispatch(ctx context.Context, s forkcore.Session, head []by
 	if err != nil {
 		return nil, fmt.Errorf("load cache entries: %w", err)
 	}
-	snap, open, err := forkcore.NewSnapshot(s.ID, head, sessionParams(s), e.toolNames(), history, upTo, entries, time.Now().UTC())
+	snap, open, err := forkcore.NewSnapshot(s.ID, head, sessionParams(s), e.toolNames(s.Mode), history, upTo, entries, time.Now().UTC())
 	if err != nil {
 		return nil, err
 	}
@@ -212,15 +220,14 @@ func (e *Engine) planDispatch(ctx context.Context, s forkcore.Session, head []by
 	for _, c := range specs {
 		p.blocks = append(p.blocks, forkcore.DirectiveBlock(c.prompt))
 	}
-	var best *forkcore.CacheEntry
-	now := time.Now()
+	live := e.liveNow()
 	for i := range snap.Entries {
-		if en := &snap.Entries[i]; en.ExpiresAt().After(now) && (best == nil || en.Bytes > best.Bytes) {
-			best = en
+		if en := &snap.Entries[i]; live(*en) && (p.best == nil || en.Bytes > p.best.Bytes) {
+			p.best = en
 		}
 	}
 	info, priced := e.o.Catalogue.Model(s.Model)
-	p.quote = forkcore.NewQuote(info, priced, snap, best, p.blocks, gate)
+	p.quote = forkcore.NewQuote(info, priced, snap, p.best, p.blocks, gate)
 	return p, nil
 }
 
@@ -267,15 +274,19 @@ func (p *dispatchPlan) store(ctx context.Context, st Store) error {
 	return nil
 }
 
-func (e *Engine) toolNames() []string {
+func (e *Engine) toolNames(mode forkcore.Mode) []string {
 	var names []string
-	for _, t := range e.toolSpecs() {
+	for _, t := range e.toolSpecs(mode) {
 		names = append(names, t.Name)
 	}
 	return names
 }
 
-// toolSpecs is the fixed order of the tools array: Agent first.
-func (e *Engine) toolSpecs() []forkcore.ToolSpec {
+// toolSpecs is the fixed order of the tools array: Agent first. Without forks
+// there is no agent to start yet, so the tool is not offered.
+func (e *Engine) toolSpecs(mode forkcore.Mode) []forkcore.ToolSpec {
+	if mode != forkcore.ModeFork {
+		return e.o.Tools.Specs()
+	}
 	return append([]forkcore.ToolSpec{forkcore.AgentTool()}, e.o.Tools.Specs()...)
 }

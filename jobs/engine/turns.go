@@ -22,6 +22,12 @@ func (e *Engine) SendMessage(ctx context.Context, sessionID, text, idempotencyKe
 	if err != nil {
 		return "", err
 	}
+	// A keyed message may be a repeat, which is answered whatever is left of the budget.
+	if s.ActiveRunID == "" && idempotencyKey == "" {
+		if err := e.affordTurn(s); err != nil {
+			return "", err
+		}
+	}
 	id, err := forkcore.NewRunID(s.ID, entropy())
 	if err != nil {
 		return "", err
@@ -131,7 +137,7 @@ func (e *Engine) Fork(ctx context.Context, sessionID string, spec forkcore.ForkS
 	}
 	// A repeat starts nothing, so it costs nothing: it is answered whatever is left of the budget.
 	if _, err := e.o.Store.Dispatch(ctx, id); errors.Is(err, forkcore.ErrNotFound) {
-		if err := affordable(s, plan); err != nil {
+		if err := e.affordForks(s, plan); err != nil {
 			return none, nil, err
 		}
 	} else if err != nil {
@@ -169,24 +175,51 @@ func (e *Engine) dispatchWithRuns(ctx context.Context, id string) (forkcore.Disp
 	return d, runs, nil
 }
 
-// affordable refuses a fan-out of which not even one first request fits the
-// budgets.
-func affordable(s forkcore.Session, p *dispatchPlan) error {
-	one := p.quote.WarmNanoUSD
-	if one == nil {
-		one = p.quote.ColdNanoUSD
-	}
-	if one == nil || len(p.specs) == 0 {
+// reservedOutput is the output that a request reserves, in tokens.
+const reservedOutput = 4096
+
+// affordTurn refuses a turn whose first request could not be reserved.
+func (e *Engine) affordTurn(s forkcore.Session) error {
+	info, priced := e.o.Catalogue.Model(s.Model)
+	if s.BudgetNanoUSD == 0 || !priced {
 		return nil
 	}
-	least := *one / int64(len(p.specs))
-	if s.BudgetNanoUSD > 0 && s.Cost.NanoUSD+s.ReservedNanoUSD+least > s.BudgetNanoUSD {
-		return fmt.Errorf("%w: the session has %d of %d nano-dollars left and a fork's first request costs about %d", forkcore.ErrBudget, max(s.BudgetNanoUSD-s.Cost.NanoUSD-s.ReservedNanoUSD, 0), s.BudgetNanoUSD, least)
+	u := forkcore.Usage{Output: reservedOutput}
+	if s.Warm != nil {
+		u.CacheRead = s.Warm.Tokens
 	}
-	if p.budget > 0 && least > p.budget {
-		return fmt.Errorf("%w: the fan-out's budget is %d nano-dollars and a fork's first request costs about %d", forkcore.ErrBudget, p.budget, least)
+	return fits("session", s.BudgetNanoUSD-s.Cost.NanoUSD-s.ReservedNanoUSD, info.Cost(u))
+}
+
+// affordForks refuses a fan-out of which not even one first request could be
+// reserved.
+func (e *Engine) affordForks(s forkcore.Session, p *dispatchPlan) error {
+	info, priced := e.o.Catalogue.Model(s.Model)
+	if !priced {
+		return nil
+	}
+	u := forkcore.Usage{CacheRead: p.quote.PrefixTokens, Output: reservedOutput}
+	rest := p.snapshot.Bytes
+	if p.best != nil {
+		rest -= p.best.Bytes
+	}
+	u.CacheWrite5m = max(rest, 0) / 3
+	if s.BudgetNanoUSD > 0 {
+		if err := fits("session", s.BudgetNanoUSD-s.Cost.NanoUSD-s.ReservedNanoUSD, info.Cost(u)); err != nil {
+			return err
+		}
+	}
+	if p.budget > 0 {
+		return fits("fan-out", p.budget, info.Cost(u))
 	}
 	return nil
+}
+
+func fits(whose string, left, need int64) error {
+	if need <= left {
+		return nil
+	}
+	return fmt.Errorf("%w: the %s has %.6f USD left, and one request reserves %.6f USD until its cost is known", forkcore.ErrBudget, whose, float64(max(left, 0))/1e9, float64(need)/1e9)
 }
 
 func (e *Engine) planForks(ctx context.Context, sessionID string, spec forkcore.ForkSpec) (forkcore.Session, *dispatchPlan, error) {
@@ -212,6 +245,7 @@ func (e *Engine) planForks(ctx context.Context, sessionID string, spec forkcore.
 		if title == "" {
 			title = forkcore.CutText(strings.Join(strings.Fields(forkcore.CleanText(d.Prompt)), " "), 60)
 		}
+		title = forkcore.CutText(title, 200)
 		specs = append(specs, childSpec{title: title, prompt: forkcore.CleanText(d.Prompt)})
 	}
 	switch spec.Isolation {
@@ -238,8 +272,8 @@ func (e *Engine) planForks(ctx context.Context, sessionID string, spec forkcore.
 	if len(bad.Fields) > 0 {
 		return s, nil, &bad
 	}
-	if s.Mode == forkcore.ModeCoordinator {
-		return s, nil, &forkcore.ConflictError{Message: "this session is in coordinator mode, which excludes forks", NextStep: "Start a session with mode fork"}
+	if s.Mode != forkcore.ModeFork {
+		return s, nil, &forkcore.ConflictError{Message: fmt.Sprintf("forks are off in this session: its mode is %s", s.Mode), NextStep: "Start a session with mode fork"}
 	}
 	blobs, err := e.o.Store.Blobs(ctx, s.ID, s.Head)
 	if err != nil {

@@ -118,7 +118,7 @@ func TestStopKeepsToolResult(t *testing.T) {
 			t.Fatalf("stop = %v, %v", ids, err)
 		}
 		synctest.Wait()
-		y.wantReason(y.run(id), forkcore.Cancelled, "stopped")
+		y.wantReason(y.run(id), forkcore.Cancelled, "cancelled")
 		want(t, "log", y.log(y.session.ID), "turn_start user assistant tool_started:Bash tool_result:Bash turn_end")
 
 		y.model.answer = func(call) reply { return say("ok") }

@@ -60,22 +60,6 @@ const (
 	liveLength = 20_000
 )
 
-// stopReason is the reason of a run that a stop wish ended before anybody executed it further.
-type stopReason struct {
-	wish   string
-	reason forkcore.Reason
-}
-
-// stopReasons lists them in a fixed order: a script's text must be the same in every process.
-func stopReasons() []stopReason {
-	const again = "Send a message to go on from here."
-	return []stopReason{
-		{"cancel", forkcore.Reason{Code: "cancelled", Message: "Somebody cancelled this run.", NextStep: "Dispatch it again if its work is still wanted."}},
-		{"turn", forkcore.Reason{Code: "cancelled", Message: "Somebody stopped this turn.", NextStep: again}},
-		{"tree", forkcore.Reason{Code: "cancelled", Message: "Somebody stopped the session with all its runs.", NextStep: again}},
-	}
-}
-
 // loadScripts puts the prelude in front of every script. The sources are part
 // of the program, so a missing file is a programmer's error.
 func loadScripts() (map[scriptName]*redis.Script, *redis.Script) {
@@ -117,8 +101,8 @@ func generated() string {
 		b.WriteString("},\n")
 	}
 	b.WriteString("}\nlocal STOPPED = {\n")
-	for _, w := range stopReasons() {
-		fmt.Fprintf(&b, "  %s = [==[%s]==],\n", w.wish, encode(w.reason))
+	for _, wish := range forkcore.StopWishes {
+		fmt.Fprintf(&b, "  %s = [==[%s]==],\n", wish, encode(forkcore.StopReason(wish)))
 	}
 	fmt.Fprintf(&b, "}\nlocal GRACE, LIVE_MAX = %d, '%d'\n", enqueueGrace.Milliseconds(), liveLength)
 	return b.String()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"slices"
 
 	"forkyard/forkcore"
 	"forkyard/jobs/engine"
@@ -192,20 +191,8 @@ func (st *step) obeyStop(r *run, end engine.EndRun) {
 	case r.State == forkcore.Running:
 		st.signal(r, "stop")
 	case !r.State.Ended():
-		i := slices.IndexFunc(stopReasons[:], func(s stopReason) bool { return s.wish == r.Stop })
-		reason := stopReasons[i].reason
+		reason := forkcore.StopReason(r.Stop)
 		end.State, end.Reason = forkcore.Cancelled, &reason
 		st.endRun(r, end)
 	}
-}
-
-type stopReason struct {
-	wish   string
-	reason forkcore.Reason
-}
-
-var stopReasons = [...]stopReason{
-	{"cancel", forkcore.Reason{Code: "cancelled", Message: "Somebody cancelled this run.", NextStep: "Dispatch it again if its work is still wanted."}},
-	{"turn", forkcore.Reason{Code: "cancelled", Message: "Somebody stopped this turn.", NextStep: "Send a message to go on from here."}},
-	{"tree", forkcore.Reason{Code: "cancelled", Message: "Somebody stopped the session with all its runs.", NextStep: "Send a message to go on from here."}},
 }
