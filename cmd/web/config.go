@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -42,7 +43,7 @@ var settings = []setting{
 	{"FORKYARD_ADDR", "127.0.0.1:8080", "address to listen on"},
 	{"FORKYARD_REDIS_URL", "", "redis://… to share with workers; empty = everything in this process"},
 	{"FORKYARD_DATA_DIR", ".forkyard", "folder for data, the admin token and the sample workspace"},
-	{"FORKYARD_WORKSPACES", "", "comma-separated folders and git remotes that sessions may use; empty = a sample"},
+	{"FORKYARD_WORKSPACES", "", "comma-separated folders that sessions may use (git remotes are taken but cannot be used yet); empty = a sample"},
 	{"FORKYARD_ADMIN_TOKEN", "", "API token; empty = one is made and kept in the data folder"},
 	{"FORKYARD_CONCURRENCY", "32", "runs that the embedded worker advances at a time"},
 	{"ANTHROPIC_API_KEY", "", "key for the Messages API; empty without a base URL = simulated model"},
@@ -76,7 +77,11 @@ func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (c
 		fmt.Fprintln(stderr, "web serves the dashboard and the API. Flags, each with its environment variable:")
 		for _, s := range settings {
 			names := flagNames(s.env)
-			fmt.Fprintf(stderr, "  -%s (%s)\n    \t%s\n", names[len(names)-1], s.env, s.usage)
+			fallback := ""
+			if s.fallback != "" {
+				fallback = " (default " + s.fallback + ")"
+			}
+			fmt.Fprintf(stderr, "  -%s, %s\n    \t%s%s\n", names[len(names)-1], s.env, s.usage, fallback)
 		}
 	}
 	for _, s := range settings {
@@ -143,6 +148,9 @@ func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (c
 		switch w = strings.TrimSpace(w); {
 		case w == "":
 		case filepath.IsAbs(w):
+			if st, err := os.Stat(w); err != nil || !st.IsDir() {
+				bad("FORKYARD_WORKSPACES", "%q is not a folder", w)
+			}
 			c.workspaces = append(c.workspaces, filepath.Clean(w))
 		case strings.Contains(w, "://") || strings.Contains(w, "@"):
 			c.remotes = append(c.remotes, w)

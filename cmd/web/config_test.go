@@ -29,14 +29,15 @@ func TestParseConfig(t *testing.T) {
 		{name: "the time alone does not switch it on", env: map[string]string{"FORKYARD_AUTO_BACKGROUND_AFTER": "5s"}, check: func(c config) bool { return c.autoBackground == 0 }},
 		{name: "flag wins over variable", args: []string{"-addr", "127.0.0.1:1"}, env: map[string]string{"FORKYARD_ADDR": "127.0.0.1:2"}, check: func(c config) bool { return c.addr == "127.0.0.1:1" }},
 		{name: "flag of the full name", args: []string{"-forkyard-addr", "127.0.0.1:1", "-anthropic-api-key", "k"}, check: func(c config) bool { return c.addr == "127.0.0.1:1" && c.apiKey == "k" }},
-		{name: "workspaces", env: map[string]string{"FORKYARD_WORKSPACES": "/a/, git@h:r.git,https://h/r.git"}, check: func(c config) bool {
-			return len(c.workspaces) == 1 && c.workspaces[0] == "/a" && len(c.remotes) == 2
+		{name: "workspaces", env: map[string]string{"FORKYARD_WORKSPACES": "/tmp/, git@h:r.git,https://h/r.git"}, check: func(c config) bool {
+			return len(c.workspaces) == 1 && c.workspaces[0] == "/tmp" && len(c.remotes) == 2
 		}},
 		{name: "modes", env: map[string]string{"FORKYARD_FORK_SUBAGENT": "off", "AGENT_COORDINATOR_MODE": "1", "FORKYARD_GATE": "off"}, check: func(c config) bool { return c.forkOff && c.coordinator && c.gate == forkcore.GateOff }},
 		{name: "every bad value at once", env: map[string]string{
 			"FORKYARD_ADDR": "8080", "FORKYARD_CONCURRENCY": "0", "FORKYARD_AUTO_BACKGROUND_AFTER": "2", "FORKYARD_GATE": "maybe",
 			"FORKYARD_WORKSPACES": "relative", "AGENT_AUTO_BACKGROUND_TASKS": "perhaps",
 		}, errs: []string{"FORKYARD_ADDR", "FORKYARD_CONCURRENCY", "FORKYARD_AUTO_BACKGROUND_AFTER", "FORKYARD_GATE", "FORKYARD_WORKSPACES", "AGENT_AUTO_BACKGROUND_TASKS"}},
+		{name: "a workspace that is not there", env: map[string]string{"FORKYARD_WORKSPACES": "/nowhere/at/all"}, errs: []string{"FORKYARD_WORKSPACES"}},
 		{name: "stray argument", args: []string{"serve"}, errs: []string{`"serve"`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

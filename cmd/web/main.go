@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 
@@ -33,6 +34,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	redis.SetLogger(silent{}) // every failure comes back to its caller, who says it once
 	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
@@ -41,6 +43,11 @@ func main() {
 		os.Exit(1)
 	}
 }
+
+// silent drops what the Redis client says of its connection pool.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
 
 // How long runs may take to their next step boundary at the end, before they are cut off there.
 const (
@@ -95,22 +102,29 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	closers.add(func() { client.Close() })
 	store := redisstore.New(client, redisstore.Options{Logger: log, InProcess: !db.kept})
 	if err := store.CheckServer(ctx); err != nil {
-		return err
+		if embedded {
+			return err
+		}
+		return fmt.Errorf("the Redis at FORKYARD_REDIS_URL: %w", err)
 	}
 
 	simulated := c.simulated
+	var cacheSince time.Time
 	if c.apiKey == "" && c.baseURL == "" {
 		url, stop, err := startSimulator()
 		if err != nil {
 			return err
 		}
 		closers.add(stop)
-		c.baseURL, c.apiKey, simulated = url, "simulated", true
+		c.baseURL, c.apiKey, simulated, cacheSince = url, "simulated", true, time.Now()
 		if !embedded {
 			if err := store.PublishSimulator(ctx, url); err != nil {
 				return err
 			}
 		}
+	}
+	if c.apiKey == "" {
+		log.Warn("ANTHROPIC_API_KEY is not set: requests to ANTHROPIC_BASE_URL carry no key, which most endpoints refuse")
 	}
 	model, err := anthropic.New(anthropic.Options{APIKey: c.apiKey, BaseURL: c.baseURL, Logger: log})
 	if err != nil {
@@ -120,11 +134,14 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err != nil {
 		return err
 	}
+	if _, known := catalogue.Model(c.model); simulated && !known {
+		return fmt.Errorf("FORKYARD_MODEL: %q is not a model the simulator knows; use one of %s", c.model, strings.Join(catalogue.IDs(), ", "))
+	}
 	eng, err := engine.New(engine.Options{
 		Store: store, Model: model, Catalogue: catalogue, Logger: log,
 		Tools:      tools.Runner{Set: tools.NewSet(tools.Options{Logger: log}), Secrets: []string{token, getenv("ANTHROPIC_API_KEY"), opts.Password}},
 		Enqueuer:   jobs.NewClient(client),
-		Workspaces: c.workspaces, Remotes: c.remotes, DefaultModel: c.model, Simulated: simulated,
+		Workspaces: c.workspaces, Remotes: c.remotes, DefaultModel: c.model, Simulated: simulated, CacheSince: cacheSince,
 		AutoBackground: c.autoBackground, ForkOff: c.forkOff, Coordinator: c.coordinator, Gate: c.gate,
 	})
 	if err != nil {
@@ -230,11 +247,14 @@ func banner(w io.Writer, link string, simulated bool, c config, db *database, to
 	for _, dir := range c.workspaces {
 		fmt.Fprintf(w, "  Workspace   %s\n", dir)
 	}
+	for _, url := range c.remotes {
+		fmt.Fprintf(w, "  Not used    %s (git remotes cannot be used yet)\n", url)
+	}
 	if tokenPath != "" {
 		fmt.Fprintf(w, "  API token   in %s\n", tokenPath)
 	}
 	if c.redisURL != "" {
-		fmt.Fprintln(w, "  Workers     start cmd/worker with the same FORKYARD_REDIS_URL; forks wait in the queue until one runs")
+		fmt.Fprintln(w, "  Workers     start cmd/worker with the same FORKYARD_REDIS_URL, key and base URL; forks wait in the queue until one runs")
 	}
 	fmt.Fprintln(w)
 }

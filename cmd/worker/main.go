@@ -27,6 +27,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	redis.SetLogger(silent{}) // every failure comes back to its caller, who says it once
 	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
@@ -35,6 +36,11 @@ func main() {
 		os.Exit(1)
 	}
 }
+
+// silent drops what the Redis client says of its connection pool.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
 
 // drain is how long runs may take to their next step boundary before they are cut off there.
 const drain = 25 * time.Second
@@ -55,15 +61,18 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	defer client.Close()
 	store := redisstore.New(client, redisstore.Options{Logger: log})
 	if c.healthcheck {
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		return store.Ping(ctx)
 	}
 	if err := store.CheckServer(ctx); err != nil {
-		return err
+		return fmt.Errorf("the Redis at FORKYARD_REDIS_URL: %w", err)
+	}
+	if c.healthcheck {
+		return nil
 	}
 	if c.apiKey == "" && c.baseURL == "" {
-		if c.baseURL, err = simulator(ctx, store); err != nil {
+		if c.baseURL, err = simulator(ctx, store, stderr); err != nil || c.baseURL == "" {
 			return err
 		}
 		c.apiKey = "simulated"
@@ -101,21 +110,29 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	return nil
 }
 
-// simulator finds the simulated model that a dashboard without a key serves.
-// It may start after this worker, so it is waited for a little.
-func simulator(ctx context.Context, store *redisstore.Store) (string, error) {
-	for deadline := time.Now().Add(15 * time.Second); ; {
+// simulator finds the simulated model that a dashboard without a key serves. It
+// may start after this worker, so it is waited for a little. An empty address
+// without an error means that ctx ended first.
+func simulator(ctx context.Context, store *redisstore.Store, stderr io.Writer) (string, error) {
+	const patience = 15 * time.Second
+	for began := time.Now(); ; {
 		url, err := store.Simulator(ctx)
+		if ctx.Err() != nil {
+			return "", nil
+		}
 		if err != nil || url != "" {
 			return url, err
 		}
-		if time.Now().After(deadline) {
-			return "", errors.New("no model: set ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL, as for the dashboard")
+		if time.Since(began) > patience {
+			return "", errors.New("no model: no dashboard on this Redis serves a simulated one; set ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL, the same as for the dashboard")
+		}
+		if time.Since(began) < time.Second/4 {
+			fmt.Fprintln(stderr, "worker: neither ANTHROPIC_API_KEY nor ANTHROPIC_BASE_URL is set; waiting for a dashboard with a simulated model on this Redis")
 		}
 		select {
 		case <-ctx.Done():
-			return "", ctx.Err()
-		case <-time.After(200 * time.Millisecond):
+			return "", nil
+		case <-time.After(time.Second / 4):
 		}
 	}
 }

@@ -30,11 +30,19 @@ type dispatch struct {
 }
 
 type gate struct {
-	Mode        forkcore.GateMode    `json:"mode"`
-	State       forkcore.GateState   `json:"state"`
-	Generation  int64                `json:"generation"`
-	LeaderRunID *string              `json:"leader_run_id"`
-	History     []forkcore.GateEvent `json:"history"`
+	Mode        forkcore.GateMode  `json:"mode"`
+	State       forkcore.GateState `json:"state"`
+	Generation  int64              `json:"generation"`
+	LeaderRunID *string            `json:"leader_run_id"`
+	History     []gateEvent        `json:"history"`
+}
+
+type gateEvent struct {
+	At         *string `json:"at"`
+	Generation int64   `json:"generation"`
+	Type       string  `json:"type"`
+	RunID      string  `json:"run_id,omitempty"`
+	Cause      string  `json:"cause"`
 }
 
 // bill is what the fan-out cost so far.
@@ -62,7 +70,7 @@ func dispatchView(d forkcore.Dispatch, prices Prices) dispatch {
 	v := dispatch{
 		ID: d.ID, CreatedAt: stamp(d.CreatedAt), UpdatedAt: stamp(d.UpdatedAt), EndedAt: stamp(d.EndedAt), Version: d.Version,
 		SessionID: d.SessionID, ParentRunID: orNull(d.ParentRunID), Snapshot: d.Snapshot.String(),
-		Gate:  gate{Mode: d.GateMode, State: d.Gate, Generation: d.Generation, LeaderRunID: orNull(d.LeaderRunID), History: d.GateHistory},
+		Gate:  gate{Mode: d.GateMode, State: d.Gate, Generation: d.Generation, LeaderRunID: orNull(d.LeaderRunID), History: make([]gateEvent, len(d.GateHistory))},
 		Quote: d.Quote, Remaining: d.Remaining, RunIDs: d.RunIDs,
 		Bill: bill{
 			FirstRequests: firstBill{billOf: billOf{d.FirstRequestUsage, d.FirstRequests.Known()}, InputCostNanoUSD: firstInputCost(d, prices)},
@@ -73,8 +81,8 @@ func dispatchView(d forkcore.Dispatch, prices Prices) dispatch {
 	if d.BudgetNanoUSD > 0 {
 		v.BudgetNanoUSD = &d.BudgetNanoUSD
 	}
-	if v.Gate.History == nil {
-		v.Gate.History = []forkcore.GateEvent{}
+	for i, g := range d.GateHistory {
+		v.Gate.History[i] = gateEvent{At: stamp(g.At), Generation: g.Generation, Type: g.Type, RunID: g.RunID, Cause: g.Cause}
 	}
 	if v.RunIDs == nil {
 		v.RunIDs = []string{}
@@ -87,6 +95,11 @@ func dispatchWithRuns(d forkcore.Dispatch, runs []forkcore.Run, prices Prices) d
 	v := dispatchView(d, prices)
 	views, reports, conflicts := runViews(runs), mergeReports(runs), fileConflicts(runs)
 	v.Runs, v.Report, v.FileConflicts = &views, &reports, &conflicts
+	for _, r := range runs {
+		if r.Usage.TotalInput() == 0 {
+			v.Bill.Verdict = nil // it never got an answer, and the quote speaks of all
+		}
+	}
 	return v
 }
 
@@ -116,7 +129,7 @@ func verdict(d forkcore.Dispatch, billed *int64) *string {
 			quoted = d.Quote.WarmNanoUSD
 		}
 	}
-	if d.Remaining > 0 || billed == nil || quoted == nil {
+	if d.Remaining > 0 || d.FirstRequestUsage.TotalInput() == 0 || billed == nil || quoted == nil {
 		return nil
 	}
 	word := "as quoted"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -31,7 +32,7 @@ func snapshotView(s forkcore.Snapshot, sessions []string) snapshot {
 	v := snapshot{
 		ID: s.ID.String(), SHA256: s.ID.String(), CreatedAt: stamp(s.CreatedAt), UpdatedAt: stamp(s.CreatedAt),
 		SessionID: s.SessionID, Sessions: sessions, Bytes: s.Bytes, Segments: s.Segments, Params: s.Params,
-		Tools: s.Tools, Placeholders: s.Placeholders, UpToSeq: s.UpToSeq, Entries: s.Entries,
+		Tools: s.Tools, Placeholders: s.Placeholders, UpToSeq: s.UpToSeq, Entries: make([]forkcore.CacheEntry, len(s.Entries)),
 	}
 	if v.Segments == nil {
 		v.Segments = []forkcore.Segment{}
@@ -39,8 +40,9 @@ func snapshotView(s forkcore.Snapshot, sessions []string) snapshot {
 	if v.Tools == nil {
 		v.Tools = []string{}
 	}
-	if v.Entries == nil {
-		v.Entries = []forkcore.CacheEntry{}
+	for i, e := range s.Entries {
+		e.UsedAt = e.UsedAt.UTC().Truncate(time.Millisecond) // as all times of the API
+		v.Entries[i] = e
 	}
 	return v
 }

@@ -79,6 +79,24 @@ func TestRunViewNumbers(t *testing.T) {
 	}
 }
 
+// A fan-out of which not every run got an answer has no verdict: the quote speaks of all.
+func TestVerdictOfUnansweredRuns(t *testing.T) {
+	n := int64(1000)
+	d := forkcore.Dispatch{Quote: forkcore.Quote{Gate: true, ColdNanoUSD: &n}, FirstRequestUsage: forkcore.Usage{Input: 1}}
+	if verdict(d, &n) == nil {
+		t.Fatal("no verdict for an answered fan-out")
+	}
+	d.FirstRequestUsage = forkcore.Usage{}
+	if v := verdict(d, &n); v != nil {
+		t.Errorf("verdict %q though nothing was answered", *v)
+	}
+	d.FirstRequestUsage, d.FirstRequests = forkcore.Usage{Input: 1}, forkcore.Cost{NanoUSD: 1000}
+	answered := forkcore.Run{Usage: forkcore.Usage{Input: 1}}
+	if v := dispatchWithRuns(d, []forkcore.Run{answered, {}}, nil).Bill.Verdict; v != nil {
+		t.Errorf("verdict %q though one run got no answer", *v)
+	}
+}
+
 func TestVerdict(t *testing.T) {
 	n := func(v int64) *int64 { return &v }
 	cold := forkcore.Quote{Gate: true, ColdNanoUSD: n(1000), WarmNanoUSD: n(100), UngatedNanoUSD: n(5000)}
@@ -105,7 +123,7 @@ func TestVerdict(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			got := ""
-			if v := verdict(forkcore.Dispatch{Quote: test.quote, Remaining: test.remaining}, test.billed); v != nil {
+			if v := verdict(forkcore.Dispatch{Quote: test.quote, Remaining: test.remaining, FirstRequestUsage: forkcore.Usage{Input: 1}}, test.billed); v != nil {
 				got = *v
 			}
 			if got != test.want {
