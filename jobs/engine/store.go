@@ -105,13 +105,17 @@ type Store interface {
 
 	// Release gives the lease back and lets the run go on elsewhere: state queued, wake+1, Background=true, marker background appended when it was false.
 	Release(ctx context.Context, h Holder) (Wake, error)
+	// Wait gives the lease back until a time from now: state waiting with the reason, in the due set at now + d. The sweep
+	// then queues it (wake+1, reason cleared, as Release does). A stop wish is ErrStopped, a holder's lost lease ErrLeaseLost.
+	Wait(ctx context.Context, h Holder, d time.Duration, reason forkcore.Reason) error
 	// EndRun ends the holder's run, or, with h.Token empty, a run nobody holds (ErrLeaseLost when somebody does).
-	// Main turn: marker turn_end, session idle; refused with ErrInbox while the inbox has an item and state is done; when it failed and something
-	// waits in the inbox, candidate is started as for a fork's end. Fork: the dispatch's Remaining is
+	// Main turn: marker turn_end, session idle; refused with ErrInbox while the inbox has an item and state is done; when something waits in the
+	// inbox, and the run failed after at least one request or a text was accepted after its stop wish, candidate is started as for a fork's end. Fork: the dispatch's Remaining is
 	// decremented, a notice is kept; with the last child all notices move to the session's inbox, and when the session is
 	// idle, was not stopped as a tree and candidate is set, a new main turn `candidate` is created queued (wake 1, Background=true, marker turn_start) and its wake is returned.
 	// A leader that ends with its gate closed promotes the next parked sibling (queued, wake returned) or, with none left, opens the gate.
-	// Open ledger rows of the run are removed from reservations. Releases the lease in every case.
+	// Open ledger rows of the run are removed from reservations; usage and cost that their first event told (row.Usage, row.Cost) are added
+	// to run, dispatch and session, an unknown cost counts as Unpriced. Releases the lease in every case.
 	EndRun(ctx context.Context, h Holder, e EndRun) ([]Wake, error)
 
 	// Stop sets the stop wish on the main turn (scope "turn") or on every run of the session that has not ended (scope "tree"); queued, parked and waiting ones end as
@@ -237,7 +241,8 @@ type EndRun struct {
 // Signal is a wish for a run that this executor holds.
 type Signal struct {
 	RunID string
-	// Kind is "stop" or "background".
+	// Kind is "stop", "background", or, with an empty RunID, "swept": this executor was not on the list of the living (its first
+	// beat, or it was silent for too long), so whatever it held in that shard is somebody else's now.
 	Kind string
 }
 
