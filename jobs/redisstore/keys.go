@@ -61,7 +61,7 @@ const (
 
 	// One per shard:
 
-	// stemDue: sorted set by ms of "run:<id>" (a queued run to hand out again) and "gate:<dispatch>" (a gate's limit).
+	// stemDue: sorted set by ms of "run:<id>" (a queued run to hand out again, a waiting one to go on) and "gate:<dispatch>" (a gate's limit).
 	stemDue = "due"
 	// stemBeats: hash executor → ms of its last heartbeat; 0 after a goodbye.
 	stemBeats = "beats"

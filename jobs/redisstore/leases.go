@@ -124,6 +124,16 @@ func (s *Store) Release(ctx context.Context, h engine.Holder) (engine.Wake, erro
 	return wakes[0], nil
 }
 
+// Wait implements engine.Store.
+func (s *Store) Wait(ctx context.Context, h engine.Holder, d time.Duration, reason forkcore.Reason) error {
+	st, err := heldStep(scriptWait, h, args{"delay": millis(d), "reason": encode(reason)})
+	if err != nil {
+		return err
+	}
+	_, err = s.run(ctx, st)
+	return err
+}
+
 // EndRun implements engine.Store.
 func (s *Store) EndRun(ctx context.Context, h engine.Holder, e engine.EndRun) ([]engine.Wake, error) {
 	st, err := heldStep(scriptEndRun, h, args{

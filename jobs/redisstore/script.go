@@ -36,6 +36,7 @@ const (
 	scriptSettle           scriptName = "settle"
 	scriptCreateDispatch   scriptName = "create_dispatch"
 	scriptRelease          scriptName = "release"
+	scriptWait             scriptName = "wait"
 	scriptEndRun           scriptName = "end_run"
 	scriptStop             scriptName = "stop"
 	scriptCancel           scriptName = "cancel"
@@ -47,7 +48,7 @@ const (
 
 var scriptNames = [...]scriptName{
 	scriptCreateSession, scriptAccept, scriptTakeLease, scriptAppend, scriptBeginRequest, scriptFirstEvent,
-	scriptSettle, scriptCreateDispatch, scriptRelease, scriptEndRun, scriptStop, scriptCancel,
+	scriptSettle, scriptCreateDispatch, scriptRelease, scriptWait, scriptEndRun, scriptStop, scriptCancel,
 	scriptSignalBackground, scriptHeartbeat, scriptGoodbye, scriptSweep,
 }
 

@@ -170,6 +170,9 @@ func testFencing(f *fixture) {
 			_, err := f.store.Release(f.ctx, h)
 			return err
 		},
+		"wait": func(h engine.Holder) error {
+			return f.store.Wait(f.ctx, h, time.Minute, overloaded())
+		},
 		"end": func(h engine.Holder) error {
 			_, err := f.store.EndRun(f.ctx, h, engine.EndRun{State: forkcore.Done})
 			return err

@@ -28,6 +28,8 @@ func RunStore(t *testing.T, open func(t *testing.T) engine.Store) {
 		{"take lease concurrently", testTakeLeaseConcurrently},
 		{"fencing", testFencing},
 		{"release", testRelease},
+		{"wait", testWait},
+		{"wait of a main turn", testWaitMain},
 		{"append", testAppend},
 		{"log pages", testLogPages},
 		{"inbox", testInbox},

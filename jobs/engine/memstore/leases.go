@@ -149,6 +149,20 @@ func (s *Store) Release(ctx context.Context, h engine.Holder) (engine.Wake, erro
 	return a.wakes[0], nil
 }
 
+// Wait implements engine.Store.
+func (s *Store) Wait(ctx context.Context, h engine.Holder, d time.Duration, reason forkcore.Reason) error {
+	_, err := s.held(ctx, "wait", h, []any{d, reason}, func(st *step, r *run) (answer, error) {
+		if r.Stop != "" {
+			return answer{}, engine.ErrStopped
+		}
+		st.dropLease(r)
+		st.setState(r, forkcore.Waiting)
+		r.Reason, r.due = &reason, st.now.Add(d)
+		return answer{}, nil
+	})
+	return err
+}
+
 func (st *step) signal(r *run, kind string) {
 	if r.executor == "" {
 		return
@@ -233,8 +247,11 @@ func (s *Store) Sweep(ctx context.Context, dead, redue time.Duration) ([]engine.
 			if d := s.dispatches[r.DispatchID]; d != nil && d.Gate == forkcore.GateClosed && !d.limit.IsZero() && !d.limit.After(st.now) {
 				st.openGate(d, d.LeaderRunID, "limit")
 			}
-			w := engine.Wake{RunID: r.ID, N: r.Wake}
-			if r.State == forkcore.Queued && !r.due.After(st.now) && !slices.Contains(st.wakes, w) {
+			switch w := (engine.Wake{RunID: r.ID, N: r.Wake}); {
+			case r.due.After(st.now):
+			case r.State == forkcore.Waiting:
+				st.requeue(r)
+			case r.State == forkcore.Queued && !slices.Contains(st.wakes, w):
 				st.wakes = append(st.wakes, w)
 			}
 		}

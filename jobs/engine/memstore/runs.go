@@ -18,7 +18,7 @@ type run struct {
 	answer          answer
 	rows            []forkcore.RequestRow // row n at n-1
 	open            map[int64]int64       // reserved nano-dollars of open rows, by n
-	due             time.Time             // when a queued run is handed out again
+	due             time.Time             // when a queued run is handed out again, a waiting one goes on
 }
 
 func (r *run) heldBy(h engine.Holder) bool {

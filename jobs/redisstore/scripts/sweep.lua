@@ -14,8 +14,11 @@ end
 
 for _, member in ipairs(redis.call('ZRANGEBYSCORE', DUE, '-inf', NOW_S, 'LIMIT', 0, A.batch)) do
   local what, id = string.match(member, '^(%a+):(.*)$')
-  if what == 'run' and get(RUN .. id, 'state') == 'queued' then
+  local state = what == 'run' and get(RUN .. id, 'state')
+  if state == 'queued' then
     wakes[#wakes + 1] = id .. '.' .. get(RUN .. id, 'wake')
+  elseif state == 'waiting' then
+    requeue(id)
   elseif what == 'gate' and get(DISPATCH .. id, 'gate') == 'closed' then
     open_gate(id, get(DISPATCH .. id, 'leader'), 'limit')
   else
