@@ -201,13 +201,38 @@ func markJSON(ttl string) string {
 
 // ValidInput reports whether a tool input as streamed can be kept and sent
 // back: a valid JSON object without lone surrogate escapes (the Messages API
-// refuses bodies with them).
+// refuses bodies with them), nested at most 500 deep.
 func ValidInput(raw []byte) bool {
 	i := 0
 	for i < len(raw) && (raw[i] == ' ' || raw[i] == '\n' || raw[i] == '\t' || raw[i] == '\r') {
 		i++
 	}
-	return i < len(raw) && raw[i] == '{' && json.Valid(raw) && utf8.Valid(raw) && !hasLoneSurrogate(raw)
+	return i < len(raw) && raw[i] == '{' && json.Valid(raw) && utf8.Valid(raw) && !hasLoneSurrogate(raw) && depth(raw) <= maxInputDepth
+}
+
+// maxInputDepth keeps a message readable wherever it is nested: encoding/json
+// stops at 10,000 levels, other readers much earlier.
+const maxInputDepth = 500
+
+// depth is how deep valid JSON nests.
+func depth(raw []byte) int {
+	deepest, now := 0, 0
+	for i := 0; i < len(raw); i++ {
+		switch raw[i] {
+		case '{', '[':
+			now++
+			deepest = max(deepest, now)
+		case '}', ']':
+			now--
+		case '"':
+			for i++; raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
+			}
+		}
+	}
+	return deepest
 }
 
 func hasLoneSurrogate(raw []byte) bool {

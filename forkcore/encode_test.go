@@ -263,3 +263,15 @@ func FuzzValidInput(f *testing.F) {
 		}
 	})
 }
+
+func TestValidInputDepth(t *testing.T) {
+	nested := func(n int) []byte {
+		return []byte(`{"a":"[[\"[","b":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}`)
+	}
+	if !ValidInput(nested(maxInputDepth - 1)) {
+		t.Errorf("%d levels are refused", maxInputDepth)
+	}
+	if ValidInput(nested(maxInputDepth)) {
+		t.Errorf("%d levels are taken", maxInputDepth+1)
+	}
+}

@@ -79,42 +79,36 @@ func parseBlock(raw []byte) (Block, error) {
 	if len(raw) == 0 || raw[0] != '{' {
 		return Block{}, fmt.Errorf("%w: a block is no object", ErrNotCanonical)
 	}
-	var v struct {
-		Type      string          `json:"type"`
-		Text      string          `json:"text"`
-		ID        string          `json:"id"`
-		Name      string          `json:"name"`
-		Input     json.RawMessage `json:"input"`
-		ToolUseID string          `json:"tool_use_id"`
-		Content   json.RawMessage `json:"content"`
-		IsError   bool            `json:"is_error"`
-	}
+	// By exact keys: encoding/json would take "ID" for "id", and then a block
+	// would be answered under a name that it does not have on the wire.
+	var v map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &v); err != nil {
-		// An unknown block may use a known key in another shape.
-		var t struct {
-			Type string `json:"type"`
-		}
-		if err := json.Unmarshal(raw, &t); err != nil {
-			return Block{}, fmt.Errorf("%w: block: %w", ErrNotCanonical, err)
-		}
-		return Block{Raw: raw, Type: t.Type}, nil
+		return Block{}, fmt.Errorf("%w: block: %w", ErrNotCanonical, err)
 	}
-	b := Block{Raw: raw, Type: v.Type}
-	switch v.Type {
+	b := Block{Raw: raw, Type: stringOf(v["type"])}
+	switch b.Type {
+	case "":
+		return Block{}, fmt.Errorf("%w: a block without a type", ErrNotCanonical)
 	case "text":
-		b.Text = v.Text
+		b.Text = stringOf(v["text"])
 	case "tool_use":
-		b.ToolUseID, b.Name, b.Input = v.ID, v.Name, v.Input
+		b.ToolUseID, b.Name, b.Input = stringOf(v["id"]), stringOf(v["name"]), v["input"]
 	case "tool_result":
-		b.ToolUseID, b.IsError = v.ToolUseID, v.IsError
+		b.ToolUseID, b.IsError = stringOf(v["tool_use_id"]), string(v["is_error"]) == "true"
 		var parts []struct {
 			Text string `json:"text"`
 		}
-		if json.Unmarshal(v.Content, &parts) == nil && len(parts) > 0 {
+		if json.Unmarshal(v["content"], &parts) == nil && len(parts) > 0 {
 			b.Text = parts[0].Text
 		}
 	}
 	return b, nil
+}
+
+// stringOf reads a JSON string; anything else is empty.
+func stringOf(raw json.RawMessage) (s string) {
+	_ = json.Unmarshal(raw, &s)
+	return s
 }
 
 // ToolCalls lists the tool_use blocks in order.

@@ -167,3 +167,15 @@ func FuzzToolInput(f *testing.F) {
 		}
 	})
 }
+
+// A key in another case is another key: a call is answered under the id and
+// name that it has on the wire.
+func TestParseMessageTakesExactKeys(t *testing.T) {
+	m, err := ParseMessage(EncodeMessage(RoleAssistant, []byte(`{"type":"tool_use","id":"a","name":"Glob","input":{},"ID":"zz","NAME":"Bash","text":5}`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]ToolCall{{ID: "a", Name: "Glob", Input: []byte(`{}`)}}, m.ToolCalls()); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+}

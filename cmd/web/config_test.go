@@ -88,3 +88,19 @@ func TestDataDirIsLocked(t *testing.T) {
 	}
 	unlock()
 }
+
+// Redis reads back what quote writes, also for paths with odd characters.
+func TestDataDirWithOddCharacters(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a \"b\" \\c \u00a0\u200b é 'd'")
+	db, err := startDatabase(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.stop()
+	if !db.kept {
+		t.Fatal("redis-server is not installed; make test installs it")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "redis", "redis.log")); err != nil {
+		t.Errorf("the log is elsewhere: %v", err)
+	}
+}

@@ -27,6 +27,8 @@ type database struct {
 	kept   bool   // data outlives the process
 	notice string // what to tell people about it
 	stop   func()
+	gone   <-chan struct{} // closed when it ended by itself; nil = cannot happen unseen
+	log    string          // where it says why
 }
 
 // sentence is the notice as pages show it.
@@ -81,7 +83,7 @@ func startRedisServer(ctx context.Context, path, dir string) (*database, error) 
 	cmd := exec.Command(path, "-")
 	cmd.Stdin = strings.NewReader(strings.Join([]string{
 		"bind 127.0.0.1", "port " + strconv.Itoa(port), "requirepass " + password,
-		"dir " + strconv.Quote(dir), "logfile " + strconv.Quote(logPath),
+		"dir " + quote(dir), "logfile " + quote(logPath),
 		"appendonly yes", "appendfsync everysec", `save ""`, "maxmemory-policy noeviction", "daemonize no", "",
 	}, "\n"))
 	// A group of its own: Ctrl+C must not reach the database before the runs are handed over. It dies with this process all the same.
@@ -121,7 +123,7 @@ func startRedisServer(ctx context.Context, path, dir string) (*database, error) 
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		err := probe.Ping(ctx).Err()
 		if err == nil {
-			return &database{url: url, kept: true, notice: "kept in " + dir + " (append-only file, written to disk every second)", stop: stop}, nil
+			return &database{url: url, kept: true, notice: "kept in " + dir + " (append-only file, written to disk every second)", stop: stop, gone: exited, log: logPath}, nil
 		}
 		select {
 		case <-exited:
@@ -136,6 +138,26 @@ func startRedisServer(ctx context.Context, path, dir string) (*database, error) 
 			return nil, fmt.Errorf("redis-server does not answer (%w); its log is %s", err, logPath)
 		}
 	}
+}
+
+// quote writes a value as redis.conf reads it: strconv.Quote would escape
+// characters that Redis does not unescape.
+func quote(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c < 0x20:
+			fmt.Fprintf(&b, "\\x%02x", c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
 }
 
 // lockDataDir keeps two programs from writing one data folder.

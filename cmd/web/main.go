@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sys/unix"
 
 	"forkyard/forkcore"
 	"forkyard/jobs"
@@ -34,6 +35,8 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	// Commands of agents run as the same user: without this they could read the keys in this process's environment.
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	redis.SetLogger(silent{}) // every failure comes back to its caller, who says it once
 	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
 	switch {
@@ -190,6 +193,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	case <-ctx.Done():
 		fmt.Fprintln(stdout, "\nStopping: runs are handed over or kept for the next start.")
 	case err = <-served:
+	case <-db.gone:
+		err = fmt.Errorf("redis-server ended by itself; its log %s says why. Start again: what it had on disk is kept", db.log)
 	}
 	// Streams first, then requests, then runs, then everything they stand on.
 	server.Close()

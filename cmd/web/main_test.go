@@ -11,7 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -627,4 +629,57 @@ func (p *program) workspace() string {
 	}
 	p.t.Fatal("the banner names no workspace")
 	return ""
+}
+
+// TestDatabaseDies: when the embedded Redis ends by itself the program ends too
+// and says where to look; the next start has the data.
+func TestDatabaseDies(t *testing.T) {
+	data := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	vars := map[string]string{"FORKYARD_ADDR": "127.0.0.1:0", "FORKYARD_ADMIN_TOKEN": testToken, "FORKYARD_DATA_DIR": data}
+	out, done := &syncBuffer{}, make(chan error, 1)
+	go func() {
+		done <- run(ctx, nil, func(k string) string { return vars[k] }, out, &syncBuffer{})
+	}()
+	eventually(t, "the sign-in link", func() bool { return linkPattern.MatchString(out.String()) })
+	killChildren(t, "redis-server", data)
+	select {
+	case err := <-done:
+		if err == nil || !strings.Contains(err.Error(), "redis.log") {
+			t.Errorf("ended with %v, want an error that names the log", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the program lives on without its database")
+	}
+	startWeb(t, map[string]string{"FORKYARD_DATA_DIR": data})
+}
+
+// killChildren kills this process's children of that name that work in dir.
+func killChildren(t *testing.T, name, dir string) {
+	t.Helper()
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed := 0
+	for _, p := range dirs {
+		cwd, _ := os.Readlink(p + "/cwd")
+		comm, _ := os.ReadFile(p + "/comm")
+		status, _ := os.ReadFile(p + "/status")
+		if strings.TrimSpace(string(comm)) != name || !strings.HasPrefix(cwd, dir) || !strings.Contains(string(status), fmt.Sprintf("\nPPid:\t%d\n", os.Getpid())) {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		killed++
+	}
+	if killed != 1 {
+		t.Fatalf("%d processes killed, want 1", killed)
+	}
 }

@@ -40,9 +40,13 @@ func (t *tokenCount) update(usage []byte) {
 	*t = u
 }
 
+// maxCount is more tokens than any request has; a larger number is no count,
+// and sums of such would overflow.
+const maxCount = 1_000_000_000
+
 func setCount(dst *int64, value []byte) bool {
 	n, err := strconv.ParseInt(string(value), 10, 64)
-	if err != nil || n < 0 {
+	if err != nil || n < 0 || n > maxCount {
 		return false
 	}
 	*dst = n

@@ -15,6 +15,8 @@ import (
 const (
 	maxAttempts  = 4
 	maxRetryWait = 60 * time.Second
+	// longWait is the retry-after from which a run waits without a worker.
+	longWait = 10 * time.Second
 )
 
 // maxBody is the provider's limit for one request.
@@ -29,19 +31,28 @@ func (d *driver) callModel(ctx context.Context) error {
 		return err
 	}
 	var waited time.Duration
-	for attempt := 1; ; attempt++ {
+	for attempt := d.failures + 1; ; attempt++ {
 		err := d.attempt(ctx, attempt, ungated)
 		var me *forkcore.ModelError
 		if !errors.As(err, &me) {
+			d.failures = 0
 			return err
 		}
+		d.failures = attempt
 		wait := backoff(attempt)
 		if me.RetryAfter > wait {
 			wait = me.RetryAfter
 		}
 		waited += wait
-		if !me.Retryable || attempt == maxAttempts || (waited > maxRetryWait && me.RetryAfter == 0) {
+		if !me.Retryable || attempt >= maxAttempts || (waited > maxRetryWait && me.RetryAfter == 0) {
 			return &endError{fail(me.Code, providerMessage(me, attempt), nextStepFor(me))}
+		}
+		if me.RetryAfter > longWait {
+			at := time.Now().Add(me.RetryAfter).UTC().Format(time.RFC3339)
+			return &waitError{me.RetryAfter, forkcore.Reason{
+				Code: me.Code, Message: fmt.Sprintf("%s; the provider wants it tried again at %s", providerMessage(me, attempt), at),
+				NextStep: "Nothing: it goes on by itself then. Cancel it if that is too late",
+			}}
 		}
 		d.e.log.Warn("model call failed, trying again", "run", d.run.ID, "attempt", attempt, "wait", wait, "err", me)
 		select {
@@ -274,6 +285,7 @@ func (d *driver) firstEvent(ctx context.Context, r *request, ev *forkcore.ModelS
 		u := ev.Usage
 		r.row.Usage = &u
 		entries = d.entriesAfter(r, u)
+		d.book(&r.row, u) // what is known is not lost should nobody settle the row
 	}
 	wakes, err := d.e.o.Store.FirstEvent(ctx, d.holder, r.row, entries)
 	if err != nil {
@@ -321,8 +333,12 @@ func (d *driver) entriesAfter(r *request, u forkcore.Usage) []forkcore.CacheEntr
 
 // settle books the answer and appends it in one step.
 func (d *driver) settle(ctx context.Context, r *request, end *forkcore.ModelEnd, ungated bool) error {
+	// The answer is there and paid for: it is kept though the run is being stopped.
+	ctx, done := cleanup(ctx)
+	defer done()
 	now := time.Now()
 	row := r.row
+	row.Cost = nil
 	row.EndedAt, row.StopReason, row.Status = &now, end.StopReason, forkcore.RequestOK
 	s := Settle{ExpectLen: d.view.Len}
 	if end.UsageKnown {
@@ -359,7 +375,16 @@ func (d *driver) settle(ctx context.Context, r *request, end *forkcore.ModelEnd,
 	case end.StopReason == "max_tokens" && hasToolUse(end.Blocks):
 		ended = &endError{fail(forkcore.CodeTruncated, "the answer was cut at the output limit inside a tool call", "Ask it to go on in smaller steps")}
 	default:
-		s.Append = []forkcore.Entry{d.message(forkcore.RoleAssistant, end.Blocks)}
+		answer := d.message(forkcore.RoleAssistant, end.Blocks)
+		if _, err := forkcore.ParseMessage(answer.Bytes); err != nil {
+			// What cannot be read back must not enter the log: every later step would fail on it.
+			bad := &forkcore.ModelError{Code: forkcore.CodeInvalidResponse, Status: 200, Message: err.Error(), Retryable: true}
+			if err := d.settleAborted(ctx, r.row, outputBytes(end), bad); err != nil {
+				return err
+			}
+			return bad
+		}
+		s.Append = []forkcore.Entry{answer}
 		if end.StopReason != "end_turn" && end.StopReason != "tool_use" {
 			s.Append = append(s.Append, d.marker(forkcore.Marker{Type: forkcore.MarkerStop, Name: end.StopReason}))
 		}
@@ -378,6 +403,14 @@ func (d *driver) settle(ctx context.Context, r *request, end *forkcore.ModelEnd,
 		return ended
 	}
 	return d.apply(s.Append)
+}
+
+func outputBytes(end *forkcore.ModelEnd) int64 {
+	var n int64
+	for _, b := range end.Blocks {
+		n += int64(len(b))
+	}
+	return n
 }
 
 func (d *driver) book(row *forkcore.RequestRow, u forkcore.Usage) {

@@ -46,7 +46,6 @@ func TestRetries(t *testing.T) {
 		{"bad key", []reply{refused(forkcore.CodeProviderAuth, 401)}, forkcore.Failed, forkcore.CodeProviderAuth, "error", 0, 0},
 		{"context window", []reply{refused(forkcore.CodeContextWindow, 400)}, forkcore.Failed, forkcore.CodeContextWindow, "error", 0, 0},
 		{"retry-after", []reply{retryAfter(7 * time.Second), say("yes")}, forkcore.Done, "", "error ok", 7 * time.Second, 7100 * time.Millisecond},
-		{"retry-after beyond the usual wait", []reply{retryAfter(90 * time.Second), say("yes")}, forkcore.Done, "", "error ok", 90 * time.Second, 90100 * time.Millisecond},
 		{"stream cut", []reply{cut(0), cut(time.Second), say("yes")}, forkcore.Done, "", "error error ok", 0, 4 * time.Second},
 		{"empty answer", []reply{{stop: "end_turn"}}, forkcore.Failed, forkcore.CodeNoOutput, "ok", 0, 0},
 		{"refusal", []reply{{blocks: say("I will not").blocks, stop: "refusal"}}, forkcore.Failed, forkcore.CodeRefusal, "ok", 0, 0},
@@ -446,5 +445,79 @@ func TestDispatchBudget(t *testing.T) {
 		}
 		last := y.model.received()[len(y.model.received())-1].last()
 		want(t, "notices of blocked forks", strings.Count(last, "<status>blocked</status>"), blocked)
+	})
+}
+
+// A long retry-after holds no worker: the run waits, says until when, and goes on by itself.
+func TestLongRetryAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, func(c call) reply {
+			if c.n == 1 {
+				return reply{err: &forkcore.ModelError{Code: forkcore.CodeRateLimited, Status: 429, Message: "slow down", Retryable: true, RetryAfter: time.Hour}}
+			}
+			return say("at last")
+		})
+		began := time.Now()
+		id := y.send("go")
+		y.until("the run waits", func() bool { return y.run(id).State == forkcore.Waiting })
+		y.wantReason(y.run(id), forkcore.Waiting, forkcore.CodeRateLimited)
+		want(t, "runs held meanwhile", y.engine.HeldRuns(), 0)
+		time.Sleep(time.Hour)
+		r := y.ended(id)
+		want(t, "state", r.State, forkcore.Done)
+		if r.Reason != nil {
+			t.Errorf("the reason of waiting is still there: %+v", r.Reason)
+		}
+		second := y.model.received()[1]
+		if d := second.at.Sub(began); d < time.Hour || d > time.Hour+5*time.Second {
+			t.Errorf("the second request went out after %v, want an hour", d)
+		}
+	})
+}
+
+// Waiting does not renew the budget of four attempts.
+func TestLongRetryAfterAgainAndAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, func(call) reply {
+			return reply{err: &forkcore.ModelError{Code: forkcore.CodeRateLimited, Status: 429, Message: "slow down", Retryable: true, RetryAfter: time.Minute}}
+		})
+		id := y.send("go")
+		time.Sleep(4 * time.Minute)
+		y.wantReason(y.ended(id), forkcore.Failed, forkcore.CodeRateLimited)
+		for i, row := range y.requests(id) {
+			want(t, "attempt", row.Attempt, i+1)
+		}
+		want(t, "requests", len(y.requests(id)), 4)
+	})
+}
+
+func TestCancelWhileWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, func(call) reply {
+			return reply{err: &forkcore.ModelError{Code: forkcore.CodeOverloaded, Status: 529, Message: "later", Retryable: true, RetryAfter: time.Hour}}
+		})
+		id := y.send("go")
+		y.until("the run waits", func() bool { return y.run(id).State == forkcore.Waiting })
+		if err := y.engine.Cancel(y.ctx, id); err != nil {
+			t.Fatal(err)
+		}
+		y.wantReason(y.run(id), forkcore.Cancelled, "cancelled")
+		want(t, "active run", y.sessionNow().ActiveRunID, "")
+	})
+}
+
+// What cannot be read back never enters the log: the session stays usable.
+func TestUnreadableAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		deep := `{"p":` + strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001) + `}`
+		y := newYard(t, func(c call) reply {
+			if c.n <= 4 {
+				return useTools(use("t", "Read", deep))
+			}
+			return say("fine")
+		})
+		y.wantReason(y.ask("go"), forkcore.Failed, forkcore.CodeInvalidResponse)
+		want(t, "log", y.log(y.session.ID), "turn_start user turn_end")
+		want(t, "state of the next turn", y.ask("again").State, forkcore.Done)
 	})
 }

@@ -148,8 +148,15 @@ func (e *Engine) Start(ctx context.Context) (stop func(), err error) {
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
-	wg.Go(func() { e.every(ctx, e.beat) })
-	wg.Go(func() { e.every(ctx, e.sweep) })
+	// One loop: after a pause of this process (a laptop's lid) its own beat must
+	// come before its own sweep, or it would take its runs away from itself.
+	wg.Go(func() {
+		e.every(ctx, func(ctx context.Context) {
+			if e.beat(ctx) {
+				e.sweep(ctx)
+			}
+		})
+	})
 	return func() {
 		cancel()
 		wg.Wait()
@@ -174,7 +181,8 @@ func (e *Engine) every(ctx context.Context, do func(context.Context)) {
 	}
 }
 
-func (e *Engine) beat(ctx context.Context) {
+// beat keeps this executor alive and reports whether every shard knows.
+func (e *Engine) beat(ctx context.Context) bool {
 	signals, err := e.o.Store.Heartbeat(ctx, e.executor)
 	e.beatLog.tell(e.log, err)
 	for _, s := range signals { // of the shards that answered
@@ -183,6 +191,7 @@ func (e *Engine) beat(ctx context.Context) {
 	if err == nil {
 		e.giveBack(ctx)
 	}
+	return err == nil
 }
 
 // outage logs the first failure of something that is done every second, and the end of the trouble.
@@ -228,6 +237,9 @@ func (e *Engine) signal(s Signal) {
 	defer e.mu.Unlock()
 	for h := range e.held {
 		switch {
+		case s.Kind == "swept":
+			// Taken for dead: others have these runs, so what still acts here must end.
+			h.cancel(ErrLeaseLost)
 		case h.runID != s.RunID:
 		case s.Kind == "stop":
 			h.cancel(errStopAsked)

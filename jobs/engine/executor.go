@@ -60,6 +60,8 @@ type driver struct {
 	answered     bool
 	previousTail int64
 	requests     int64
+	// failures counts the attempts of the present model call that failed, those before a wait included.
+	failures int
 }
 
 // drive steps until the run ends, waits or goes elsewhere. Whatever happens,
@@ -83,12 +85,17 @@ func (e *Engine) drive(ctx context.Context, h *held, lease Lease) {
 // settleError turns what stopped the loop into the run's state.
 func (d *driver) settleError(ctx context.Context, err error) {
 	cause := context.Cause(ctx)
+	var wait *waitError
 	switch {
 	case err == nil:
-	case errors.Is(err, ErrLeaseLost):
+	case errors.Is(err, ErrLeaseLost), errors.Is(cause, ErrLeaseLost):
+		// Mostly true; should the lease be held all the same, it is given back, or nobody could ever take the run.
 		d.e.log.Info("lease lost", "run", d.run.ID)
+		d.release(ctx)
 	case errors.Is(err, ErrStopped), errors.Is(cause, errStopAsked):
 		d.end(ctx, d.stopped(ctx))
+	case errors.As(err, &wait):
+		d.wait(ctx, wait)
 	case errors.Is(err, errHandOver), errors.Is(cause, errShutdown):
 		d.release(ctx)
 	case errors.Is(err, forkcore.ErrStoreUnavailable):
@@ -154,9 +161,13 @@ func (d *driver) load(ctx context.Context, lease Lease) error {
 	}
 	for _, r := range rows {
 		d.requests = max(d.requests, r.N)
+		if r.Status == forkcore.RequestError {
+			d.failures++
+		}
 		if r.Status != forkcore.RequestOK {
 			continue
 		}
+		d.failures = 0
 		if r.First && r.Usage != nil {
 			d.inherited = r.Usage.Cached()
 		}
@@ -335,17 +346,13 @@ func (d *driver) end(ctx context.Context, end EndRun) {
 }
 
 func (d *driver) tryEnd(ctx context.Context, end EndRun) error {
-	// What came in during a turn that failed gets a turn of its own; a turn that
-	// failed before it read the inbox would only fail again.
-	if d.run.Kind == forkcore.KindFork || d.requests > 0 {
-		candidate, err := forkcore.NewRunID(d.session.ID, entropy())
-		if err != nil {
-			return err
-		}
-		end.Candidate, end.CandidateTitle = candidate, ReportsTitle
-		if d.run.Kind == forkcore.KindMain {
-			end.CandidateTitle = "Messages from before"
-		}
+	candidate, err := forkcore.NewRunID(d.session.ID, entropy())
+	if err != nil {
+		return err
+	}
+	end.Candidate, end.CandidateTitle = candidate, ReportsTitle
+	if d.run.Kind == forkcore.KindMain {
+		end.CandidateTitle = InboxTitle
 	}
 	wakes, err := d.e.o.Store.EndRun(ctx, d.holder, end)
 	if err != nil {
@@ -353,6 +360,29 @@ func (d *driver) tryEnd(ctx context.Context, end EndRun) error {
 	}
 	d.e.enqueue(ctx, wakes...)
 	return nil
+}
+
+// waitError carries a run out of the loop that can go on only later.
+type waitError struct {
+	d      time.Duration
+	reason forkcore.Reason
+}
+
+func (e *waitError) Error() string { return e.reason.Message }
+
+// wait parks the run until its time, without a worker.
+func (d *driver) wait(ctx context.Context, w *waitError) {
+	ctx, done := cleanup(ctx)
+	defer done()
+	err := d.e.o.Store.Wait(ctx, d.holder, w.d, w.reason)
+	switch {
+	case err == nil, errors.Is(err, ErrLeaseLost):
+	case errors.Is(err, ErrStopped):
+		d.end(ctx, d.stopped(ctx))
+	default:
+		d.e.log.Error("let a run wait", "run", d.run.ID, "err", err)
+		d.release(ctx)
+	}
 }
 
 // release lets the run go on elsewhere.

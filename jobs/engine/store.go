@@ -227,6 +227,9 @@ type CreateDispatch struct {
 // ReportsTitle names a turn that nobody typed: it starts because forks ended.
 const ReportsTitle = "Reports of the forks"
 
+// InboxTitle names a turn that nobody started: it answers what waited in the inbox.
+const InboxTitle = "Messages from before"
+
 // EndRun is the input of Store.EndRun.
 type EndRun struct {
 	State  forkcore.State
