@@ -21,7 +21,8 @@ const keySpace = "fy:"
 // of events.
 const (
 	// stemSession + session: hash, one forkcore.Session (see sessions.go).
-	// _runs counts runs ever created, _hash is the request hash of its creation.
+	// _runs counts runs ever created, _hash is the request hash of its creation, _follow the inbox
+	// item of the last text that came after the stop wish of the turn in progress.
 	stemSession = "session:"
 	// stemRun + run: hash, one forkcore.Run (see runs.go). _token, _epoch and
 	// _executor are the lease (empty token = nobody holds it); _op and _reply

@@ -41,7 +41,7 @@ func (a args) newTurn(sh shard) error {
 	if err != nil {
 		return fmt.Errorf("make a run id: %w", err)
 	}
-	a["candidate"], a["title"] = id, engine.ReportsTitle
+	a["candidate"], a["reports_title"], a["inbox_title"] = id, engine.ReportsTitle, engine.InboxTitle
 	return nil
 }
 

@@ -17,7 +17,11 @@ func (s *Store) Stop(ctx context.Context, sessionID, scope string) ([]string, []
 	if scope != "turn" && scope != "tree" {
 		return nil, nil, forkcore.Invalid("scope", "must be turn or tree")
 	}
-	a, err := s.run(ctx, freshStep(scriptStop, sh, args{"session": sessionID, "scope": scope}))
+	in := args{"session": sessionID, "scope": scope}
+	if err := in.newTurn(sh); err != nil {
+		return nil, nil, err
+	}
+	a, err := s.run(ctx, freshStep(scriptStop, sh, in))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -36,8 +36,9 @@ func testEndTurn(f *fixture) {
 	_, err = f.store.EndRun(f.ctx, h, engine.EndRun{State: forkcore.Done})
 	f.wantError(err, engine.ErrLeaseLost, "end an ended run")
 
-	// What came in during a turn that fails gets a turn of its own.
+	// What came in during a turn that fails gets a turn of its own, unless it failed before its first request: the next would too.
 	failing := f.turn()
+	f.begin(failing, 1, 0)
 	late := f.acceptance("one more thing")
 	f.accept(late)
 	again := engine.EndRun{State: forkcore.Failed, Reason: &reason, Candidate: f.newRunID(), CandidateTitle: "one more thing"}
@@ -45,10 +46,20 @@ func testEndTurn(f *fixture) {
 	equal(f, f.run(again.Candidate).State, forkcore.Queued, "state of the turn for the inbox")
 	equal(f, f.sessionNow().ActiveRunID, again.Candidate, "active run")
 	taken := f.lease(again.Candidate, 1, worker).Holder
+	f.begin(taken, 1, 0)
 	_, err = f.store.Append(f.ctx, taken, int64(len(f.log(f.session))), []forkcore.Entry{f.message(taken.RunID, `{"role":"user"}`)}, []string{late.ItemID})
 	f.noError(err, "take the late message")
 	f.end(taken, engine.EndRun{State: forkcore.Failed, Reason: &reason, Candidate: f.newRunID()})
 	equal(f, f.sessionNow().ActiveRunID, "", "active run after a failed turn with an empty inbox")
+
+	unsent := f.turn()
+	late = f.acceptance("one more thing")
+	f.accept(late)
+	equal(f, len(f.end(unsent, engine.EndRun{State: forkcore.Failed, Reason: &reason, Candidate: f.newRunID()})), 0, "wakes of a turn that sent nothing")
+	equal(f, len(f.inbox()), 1, "items that wait")
+	reading := f.accept(f.acceptance("are you there?")).Lease.Holder
+	f.takeAll(reading)
+	f.end(reading, engine.EndRun{State: forkcore.Done})
 
 	next := f.turn()
 	f.end(next, engine.EndRun{State: forkcore.Done})

@@ -43,6 +43,8 @@ func RunStore(t *testing.T, open func(t *testing.T) engine.Store) {
 		{"gate promotes", testGatePromotes},
 		{"gate limit", testGateLimit},
 		{"end of a main turn", testEndTurn},
+		{"a text after a stop is followed up", testFollowStop},
+		{"a text after a stop of a run nobody holds", testFollowUnheld},
 		{"end of a run nobody holds", testEndUnheld},
 		{"notices wake an idle parent", testNoticesIdle},
 		{"notices for a busy parent", testNoticesBusy},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 
 	"forkyard/forkcore"
 	"forkyard/jobs/engine"
@@ -46,12 +47,15 @@ func (s *Store) EndRun(ctx context.Context, h engine.Holder, e engine.EndRun) ([
 }
 
 // newTurn is an end that may start a turn although no executor named one.
-func (st *step) newTurn(sessionID string) engine.EndRun {
+func (st *step) newTurn(r *run) engine.EndRun {
 	var e forkcore.Entropy
 	rand.Read(e[:]) // never fails (crypto/rand)
-	id, err := forkcore.NewRunID(sessionID, e)
+	id, err := forkcore.NewRunID(r.SessionID, e)
 	if err != nil {
 		panic(err) // stored ids are well-formed
+	}
+	if r.Kind == forkcore.KindMain {
+		return engine.EndRun{Candidate: id, CandidateTitle: engine.InboxTitle}
 	}
 	return engine.EndRun{Candidate: id, CandidateTitle: engine.ReportsTitle}
 }
@@ -68,12 +72,19 @@ func (st *step) endRun(r *run, e engine.EndRun) {
 	if r.Kind == forkcore.KindMain {
 		st.mark(r, forkcore.Marker{Type: forkcore.MarkerTurnEnd, State: e.State, Reason: e.Reason})
 		c.ActiveRunID, c.LastRunID, c.LastState, c.LastReason = "", r.ID, e.State, e.Reason
-		if e.State == forkcore.Failed && len(c.inbox) > 0 {
+		if c.mustFollow(r) {
 			st.startCandidate(c, e)
 		}
 		return
 	}
 	st.endChild(c, st.dispatches[r.DispatchID], r, e)
+}
+
+// mustFollow says whether what waits in the inbox wants a turn after the end of this one: a text that came after its
+// stop wish, or whatever a failed turn left. One that failed before its first request would only fail again.
+func (c *session) mustFollow(r *run) bool {
+	late := slices.ContainsFunc(c.inbox, func(item engine.InboxItem) bool { return item.ID == c.follow })
+	return late || (r.State == forkcore.Failed && r.Requests > 0 && len(c.inbox) > 0)
 }
 
 // closeRows removes the reservations of requests whose end nobody will tell,
@@ -150,7 +161,7 @@ func (s *Store) Stop(ctx context.Context, sessionID, scope string) ([]string, []
 		}
 	}
 	for _, r := range runs {
-		st.obeyStop(r, engine.EndRun{})
+		st.obeyStop(r)
 	}
 	st.finish()
 	return ids, st.wakes, nil
@@ -172,7 +183,7 @@ func (s *Store) Cancel(ctx context.Context, runID string) ([]engine.Wake, error)
 	}
 	st := s.begin()
 	st.wishStop(r, "cancel")
-	st.obeyStop(r, st.newTurn(r.SessionID))
+	st.obeyStop(r)
 	st.finish()
 	return st.wakes, nil
 }
@@ -186,12 +197,12 @@ func (st *step) wishStop(r *run, wish string) {
 }
 
 // obeyStop ends a run that nobody executes, and tells the executor otherwise.
-func (st *step) obeyStop(r *run, end engine.EndRun) {
+func (st *step) obeyStop(r *run) {
 	switch {
 	case r.State == forkcore.Running:
 		st.signal(r, "stop")
 	case !r.State.Ended():
-		reason := forkcore.StopReason(r.Stop)
+		reason, end := forkcore.StopReason(r.Stop), st.newTurn(r)
 		end.State, end.Reason = forkcore.Cancelled, &reason
 		st.endRun(r, end)
 	}

@@ -35,6 +35,9 @@ func (s *Store) Accept(ctx context.Context, in engine.Accept) (engine.Accepted, 
 	st := s.begin()
 	c.put(engine.InboxItem{ID: in.ItemID, Kind: "message", Text: in.Text, At: st.now})
 	out := engine.Accepted{RunID: c.ActiveRunID, Started: c.ActiveRunID == ""}
+	if active := s.runs[c.ActiveRunID]; active != nil && active.Stop != "" {
+		c.follow = in.ItemID // a turn that was asked to stop will not read it: another one follows
+	}
 	note := acceptance{run: c.ActiveRunID, hash: in.RequestHash}
 	if out.Started {
 		r := st.startTurn(in.Run, forkcore.Running)
@@ -101,7 +104,7 @@ func (s *Store) TakeLease(ctx context.Context, runID string, wake int64, executo
 	st := s.begin()
 	defer st.finish()
 	if r.Stop != "" {
-		st.obeyStop(r, st.newTurn(r.SessionID))
+		st.obeyStop(r)
 		for _, w := range st.wakes { // this call cannot answer them: the next sweep does
 			s.runs[w.RunID].due = st.now
 		}

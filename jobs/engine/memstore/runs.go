@@ -83,7 +83,8 @@ func (st *step) createRun(in forkcore.Run, state forkcore.State) *run {
 // startTurn creates a main turn.
 func (st *step) startTurn(in forkcore.Run, state forkcore.State) *run {
 	r := st.createRun(in, state)
-	st.sessions[r.SessionID].ActiveRunID = r.ID
+	c := st.sessions[r.SessionID]
+	c.ActiveRunID, c.follow = r.ID, ""
 	st.mark(r, forkcore.Marker{Type: forkcore.MarkerTurnStart})
 	return r
 }

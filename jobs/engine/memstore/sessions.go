@@ -19,6 +19,7 @@ type session struct {
 	runs      []*run // in order of creation
 	logs      map[string][]forkcore.Entry
 	inbox     []engine.InboxItem
+	follow    string                // the last item that came after the stop wish of the turn in progress
 	accepted  map[string]acceptance // by idempotency key and by item
 	entries   map[forkcore.Digest]forkcore.CacheEntry
 	snapshots map[forkcore.Digest]forkcore.Snapshot

@@ -24,6 +24,8 @@ if started then
   grant(rid, A.executor, A.token)
 else
   rid = get(skey, 'active_run')
+  -- A turn that was asked to stop will not read this: another one follows it.
+  if get(RUN .. rid, 'stop') ~= '' then redis.call('HSET', skey, '_follow', A.item) end
 end
 local record = cjson.encode({run = rid, hash = A.hash, token = started and A.token or ''})
 redis.call('HSET', ACCEPTED .. sid, 'item:' .. A.item, record)

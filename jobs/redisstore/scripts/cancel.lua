@@ -1,4 +1,4 @@
--- A.run; A.candidate, A.title for the turn that the last child's end may start. Answers wakes.
+-- A.run; A.candidate and its titles (see obey_stop). Answers wakes.
 local key = RUN .. A.run
 local again = replay(key)
 if again then return again end
@@ -8,5 +8,5 @@ if not NEXT[state] then
   return fail('conflict', 'This run has ended already (' .. state .. ').', 'Nothing is left to cancel.')
 end
 wish_stop(A.run, 'cancel')
-obey_stop(A.run, A.candidate, A.title)
+obey_stop(A.run)
 return ok(wake_list())

@@ -173,7 +173,7 @@ end
 
 local function start_turn(r, state)
   create_run(r, state)
-  redis.call('HSET', SESSION .. r.session, 'active_run', r.id)
+  redis.call('HSET', SESSION .. r.session, 'active_run', r.id, '_follow', '')
   marker(r.session, r.session, r.id, '{"type":"turn_start"}')
 end
 
@@ -351,6 +351,14 @@ local function close_rows(sid, did, rid)
   redis.call('DEL', OPEN .. rid)
 end
 
+-- must_follow says whether what waits in the inbox wants a turn after the end of this one: a text that came after its
+-- stop wish, or whatever a failed turn left. One that failed before its first request would only fail again.
+local function must_follow(sid, rid, state)
+  local follow = get(SESSION .. sid, '_follow')
+  if follow ~= '' and redis.call('HEXISTS', INBOX .. sid, follow) == 1 then return true end
+  return state == 'failed' and (tonumber(get(RUN .. rid, 'requests')) or 0) > 0 and redis.call('LLEN', INBOX_ORDER .. sid) > 0
+end
+
 -- end_run ends a run; the caller has checked that its state may become this one.
 -- reason and report are JSON or empty.
 local function end_run(rid, state, reason, report, candidate, title)
@@ -368,7 +376,7 @@ local function end_run(rid, state, reason, report, candidate, title)
     if reason ~= '' then json = json .. ',"reason":' .. reason end
     marker(sid, get(key, 'agent'), rid, json .. '}')
     redis.call('HSET', SESSION .. sid, 'active_run', '', 'last_run', rid, 'last_state', state, 'last_reason', reason)
-    if state == 'failed' and redis.call('LLEN', INBOX_ORDER .. sid) > 0 then start_candidate(sid, candidate, title) end
+    if must_follow(sid, rid, state) then start_candidate(sid, candidate, title) end
   else
     end_child(sid, did, rid, candidate, title)
   end
@@ -382,12 +390,14 @@ local function wish_stop(rid, wish)
   end
 end
 
--- obey_stop ends a run that nobody executes, and tells the executor otherwise.
-local function obey_stop(rid, candidate, title)
+-- obey_stop ends a run that nobody executes, and tells the executor otherwise. The turn that this may start is
+-- A.candidate, titled A.inbox_title after a main turn and A.reports_title after the last child.
+local function obey_stop(rid)
   local state = get(RUN .. rid, 'state')
   if state == 'running' then
     signal(rid, 'stop')
   elseif NEXT[state] then
-    end_run(rid, 'cancelled', STOPPED[get(RUN .. rid, 'stop')], '', candidate, title)
+    local title = get(RUN .. rid, 'kind') == 'main' and A.inbox_title or A.reports_title
+    end_run(rid, 'cancelled', STOPPED[get(RUN .. rid, 'stop')], '', A.candidate, title)
   end
 end

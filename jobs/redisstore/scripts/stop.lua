@@ -1,4 +1,4 @@
--- A.session, A.scope ("turn" or "tree"). Answers run ids and wakes.
+-- A.session, A.scope ("turn" or "tree"); A.candidate and its titles (see obey_stop). Answers run ids and wakes.
 local sid = A.session
 local key = SESSION .. sid
 local again = replay(key)
@@ -20,5 +20,5 @@ for _, rid in ipairs(runs) do
     touch(DISPATCH .. did)
   end
 end
-for _, rid in ipairs(runs) do obey_stop(rid, '', '') end
+for _, rid in ipairs(runs) do obey_stop(rid) end
 return ok(table.concat(runs, ' '), wake_list())

@@ -1,4 +1,4 @@
--- A.run, A.wake, A.executor, A.token, A.ttl (ms an opening is trusted); A.candidate, A.title for the end of a stopped run.
+-- A.run, A.wake, A.executor, A.token, A.ttl (ms an opening is trusted); A.candidate and its titles (see obey_stop).
 -- Answers epoch, run, open ledger rows.
 local key = RUN .. A.run
 
@@ -15,7 +15,7 @@ if state == '' then return fail('not_found') end
 if state == 'running' and get(key, '_token') == A.token then return granted() end
 if state ~= 'queued' or get(key, 'wake') ~= A.wake then return fail('stale') end
 if get(key, 'stop') ~= '' then
-  obey_stop(A.run, A.candidate, A.title)
+  obey_stop(A.run)
   overdue()
   flush()
   return fail('stale')
