@@ -26,7 +26,9 @@ const (
 	stemSession = "session:"
 	// stemRun + run: hash, one forkcore.Run (see runs.go). _token, _epoch and
 	// _executor are the lease (empty token = nobody holds it); _op and _reply
-	// are the last guarded step and its answer, which make a repeated call harmless.
+	// are the last guarded step and its answer, which make a repeated call harmless; _wish_op and _wish_reply
+	// (here and in sessions) the same for Cancel and Stop, which are not the holder's. _offers counts how often
+	// sweeps handed out the present wake.
 	stemRun = "run:"
 	// stemDispatch + dispatch: hash, one forkcore.Dispatch (see dispatches.go).
 	// _notices are the children that ended, in that order; _stopped is 1 after a stop of the tree;

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -146,14 +147,23 @@ func (s *Store) EndRun(ctx context.Context, h engine.Holder, e engine.EndRun) ([
 	return s.wakesOf(ctx, st, 0)
 }
 
-// Heartbeat implements engine.Store: one pipeline over all shards.
+// Heartbeat implements engine.Store: one pipeline over all shards. However many
+// shards did not know the executor, it is told so once.
 func (s *Store) Heartbeat(ctx context.Context, executor string) ([]engine.Signal, error) {
 	answers, err := s.runAll(ctx, everyShard(scriptHeartbeat, args{"executor": executor}))
 	var signals []engine.Signal
+	swept := false
 	for _, a := range answers {
 		for i := 0; i+1 < len(a); i += 2 {
-			signals = append(signals, engine.Signal{RunID: a[i], Kind: a[i+1]})
+			if a[i] == "" {
+				swept = true
+			} else {
+				signals = append(signals, engine.Signal{RunID: a[i], Kind: a[i+1]})
+			}
 		}
+	}
+	if swept {
+		signals = slices.Insert(signals, 0, engine.Signal{Kind: "swept"})
 	}
 	return signals, err
 }

@@ -121,7 +121,7 @@ func TestLostAnswers(t *testing.T) {
 			losing("heartbeat", func() {
 				signals, err := s.store.Heartbeat(ctx, "worker")
 				s.must(err)
-				equal("signals", signals, []engine.Signal{{RunID: h.RunID, Kind: "stop"}})
+				equal("signals", signals, []engine.Signal{{Kind: "swept"}, {RunID: h.RunID, Kind: "stop"}})
 			})
 			losing("end", func() { s.end(h) })
 			other := s.session()

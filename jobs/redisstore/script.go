@@ -56,6 +56,9 @@ const (
 	// enqueueGrace is how long a queued run waits for the enqueue that follows
 	// its step before a sweep hands it out again.
 	enqueueGrace = time.Second
+	// maxOffers is which offer of one wake comes as a new wake: its task may be stuck in the hands of a worker
+	// that died before it took the lease, and a task with the same id would be refused for ever.
+	maxOffers = 3
 	// liveLength bounds a shard's live stream. It is a hand-over to readers
 	// that are there, not a history.
 	liveLength = 20_000
@@ -105,7 +108,7 @@ func generated() string {
 	for _, wish := range forkcore.StopWishes {
 		fmt.Fprintf(&b, "  %s = [==[%s]==],\n", wish, encode(forkcore.StopReason(wish)))
 	}
-	fmt.Fprintf(&b, "}\nlocal GRACE, LIVE_MAX = %d, '%d'\n", enqueueGrace.Milliseconds(), liveLength)
+	fmt.Fprintf(&b, "}\nlocal GRACE, MAX_OFFERS, LIVE_MAX = %d, %d, '%d'\n", enqueueGrace.Milliseconds(), maxOffers, liveLength)
 	return b.String()
 }
 

@@ -16,12 +16,62 @@ func (f *fixture) stop(scope string) (ids []string, wakes []engine.Wake) {
 	return ids, wakes
 }
 
+// signals are those for runs.
 func (f *fixture) signals(executor string) []engine.Signal {
+	f.Helper()
+	signals := slices.DeleteFunc(f.beat(executor), func(s engine.Signal) bool { return s.RunID == "" })
+	slices.SortFunc(signals, func(a, b engine.Signal) int { return slices.Compare([]string{a.RunID}, []string{b.RunID}) })
+	return signals
+}
+
+func (f *fixture) beat(executor string) []engine.Signal {
 	f.Helper()
 	signals, err := f.store.Heartbeat(f.ctx, executor)
 	f.noError(err, "heartbeat")
-	slices.SortFunc(signals, func(a, b engine.Signal) int { return slices.Compare([]string{a.RunID}, []string{b.RunID}) })
 	return signals
+}
+
+// testSwept: an executor that is not on the list of the living is told so, once.
+func testSwept(f *fixture) {
+	swept := engine.Signal{Kind: "swept"}
+	same(f, f.beat(worker), []engine.Signal{swept}, "signals of the first beat")
+	equal(f, len(f.beat(worker)), 0, "signals of the second beat")
+	f.noError(f.store.Goodbye(f.ctx, worker), "goodbye")
+	f.sweep(never, never)
+	d := f.forks(1, forkcore.GateNone, "")
+	f.create(d)
+	same(f, f.beat(worker), []engine.Signal{swept}, "signals after the sweep")
+	h := f.lease(d.Runs[0].ID, 1, worker).Holder
+	_, err := f.store.Cancel(f.ctx, h.RunID)
+	f.noError(err, "cancel")
+	same(f, f.beat(worker), []engine.Signal{{RunID: h.RunID, Kind: "stop"}}, "signals of a known executor")
+}
+
+// testWishBetween: a holder repeats a step whose answer was lost, and somebody's wish came in between.
+func testWishBetween(f *fixture) {
+	wishes := map[string]func(runID string){
+		"cancel": func(runID string) {
+			_, err := f.store.Cancel(f.ctx, runID)
+			f.noError(err, "cancel")
+		},
+		"stop turn": func(string) { f.stop("turn") },
+		"stop tree": func(string) { f.stop("tree") },
+	}
+	for name, wish := range wishes {
+		h := f.turn()
+		length := int64(len(f.log(f.session)))
+		entries := []forkcore.Entry{f.message(h.RunID, `{"role":"assistant"}`)}
+		for range 2 {
+			got, err := f.store.Append(f.ctx, h, length, entries, nil)
+			f.noError(err, "append around "+name)
+			equal(f, got, length+1, "length")
+			wish(h.RunID)
+		}
+		w := f.release(h)
+		wish(h.RunID)
+		equal(f, f.run(h.RunID).State, forkcore.Cancelled, "state")
+		equal(f, f.release(h), w, "repeated release around "+name)
+	}
 }
 
 func testStopTurn(f *fixture) {

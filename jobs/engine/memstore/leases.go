@@ -203,8 +203,11 @@ func (s *Store) Heartbeat(ctx context.Context, executor string) ([]engine.Signal
 		return nil, err
 	}
 	defer leave()
-	s.beats[executor] = s.begin().now
 	var signals []engine.Signal
+	if _, known := s.beats[executor]; !known {
+		signals = append(signals, engine.Signal{Kind: "swept"})
+	}
+	s.beats[executor] = s.begin().now
 	for run, kind := range s.signals[executor] {
 		signals = append(signals, engine.Signal{RunID: run, Kind: kind})
 	}
@@ -255,7 +258,12 @@ func (s *Store) Sweep(ctx context.Context, dead, redue time.Duration) ([]engine.
 			case r.State == forkcore.Waiting:
 				st.requeue(r)
 			case r.State == forkcore.Queued && !slices.Contains(st.wakes, w):
-				st.wakes = append(st.wakes, w)
+				if r.offers++; r.offers >= maxOffers {
+					st.wake(r)
+					st.touchRun(r)
+				} else {
+					st.wakes = append(st.wakes, w)
+				}
 			}
 		}
 	}

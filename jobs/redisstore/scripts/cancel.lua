@@ -1,6 +1,6 @@
 -- A.run; A.candidate and its titles (see obey_stop). Answers wakes.
 local key = RUN .. A.run
-local again = replay(key)
+local again = replay(key, '_wish')
 if again then return again end
 local state = get(key, 'state')
 if state == '' then return fail('not_found') end

@@ -1,6 +1,6 @@
 -- Shared by all scripts of a shard. Go puts generated lines in front: the key
 -- stems of keys.go with the shard's tag, NEXT (the transition table of runs),
--- STOPPED (reasons as JSON, by wish), GRACE and LIVE_MAX.
+-- STOPPED (reasons as JSON, by wish), GRACE, MAX_OFFERS and LIVE_MAX.
 --
 -- KEYS[1] routes the call to the shard; ARGV is tag, op (names this very
 -- step), arguments as one JSON object. All numbers in it are strings: they go
@@ -30,7 +30,9 @@ local function log_key(sid, agent) return LOG .. sid .. ':' .. agent end
 
 -- Events and versions ------------------------------------------------------
 
-local queue, queued, changed, wakes, op_key = {}, {}, {}, {}, nil
+local queue, queued, changed, wakes = {}, {}, {}, {}
+-- Where this step is noted for a repeat: a hash and the first part of its fields' names.
+local op_key, op_kind = nil, ''
 
 -- touch bumps version and updated; with an event type the object is published too.
 local function touch(key, event)
@@ -79,15 +81,16 @@ local function ok(...)
   flush()
   local reply = {'ok', ...}
   if op_key then
-    redis.call('HSET', op_key, '_op', OP, '_reply', cjson.encode(reply))
+    redis.call('HSET', op_key, op_kind .. '_op', OP, op_kind .. '_reply', cjson.encode(reply))
   end
   return reply
 end
 
--- replay answers a step that was already done, and remembers where this one is to be noted.
-local function replay(key)
-  op_key = key
-  local last = redis.call('HMGET', key, '_op', '_reply')
+-- replay answers a step that was already done, and remembers where this one is to be noted. Steps of others than
+-- the holder have a kind of their own, or the holder could not repeat its last one after theirs.
+local function replay(key, kind)
+  op_key, op_kind = key, kind or ''
+  local last = redis.call('HMGET', key, op_kind .. '_op', op_kind .. '_reply')
   if last[1] == OP then return cjson.decode(last[2]) end
 end
 
@@ -135,6 +138,7 @@ end
 
 local function enqueue(rid)
   local wake = redis.call('HINCRBY', RUN .. rid, 'wake', 1)
+  redis.call('HDEL', RUN .. rid, '_offers')
   redis.call('ZADD', DUE, int(NOW + GRACE), 'run:' .. rid)
   wakes[#wakes + 1] = rid .. '.' .. int(wake)
 end

@@ -1,7 +1,7 @@
 -- A.session, A.scope ("turn" or "tree"); A.candidate and its titles (see obey_stop). Answers run ids and wakes.
 local sid = A.session
 local key = SESSION .. sid
-local again = replay(key)
+local again = replay(key, '_wish')
 if again then return again end
 if redis.call('EXISTS', key) == 0 then return fail('not_found') end
 
