@@ -37,6 +37,7 @@ func RunStore(t *testing.T, open func(t *testing.T) engine.Store) {
 		{"begin request", testBeginRequest},
 		{"dispatch budget", testDispatchBudget},
 		{"settle", testSettle},
+		{"rows that nobody settles", testCloseRows},
 		{"create dispatch", testCreateDispatch},
 		{"model dispatch", testModelDispatch},
 		{"gate opens at the first event", testGateOpens},

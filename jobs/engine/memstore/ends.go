@@ -87,8 +87,8 @@ func (c *session) mustFollow(r *run) bool {
 	return late || (r.State == forkcore.Failed && r.Requests > 0 && len(c.inbox) > 0)
 }
 
-// closeRows removes the reservations of requests whose end nobody will tell,
-// and counts their cost as unknown.
+// closeRows removes the reservations of requests whose end nobody will tell. What
+// their first event told is what they used at least; a cost it did not tell is unknown.
 func (st *step) closeRows(c *session, r *run) {
 	for i := range r.rows {
 		row := &r.rows[i]
@@ -96,8 +96,11 @@ func (st *step) closeRows(c *session, r *run) {
 		if !open {
 			continue
 		}
-		row.Status = forkcore.RequestAborted
-		st.bill(r, -reserved, forkcore.Usage{}, forkcore.Cost{Unpriced: 1})
+		ended := st.now
+		row.Status, row.EndedAt, row.First = forkcore.RequestAborted, &ended, false
+		row.Estimated = row.Estimated || row.Usage != nil
+		usage, cost := sums(*row)
+		st.bill(r, -reserved, usage, cost)
 		st.publishRow(c, *row)
 	}
 	clear(r.open)

@@ -26,6 +26,17 @@ func (st *step) bill(r *run, reserved int64, u forkcore.Usage, c forkcore.Cost) 
 	}
 }
 
+// sums are what a row adds to the sums of its run: what it does not know is nothing of usage, and an unpriced cost.
+func sums(row forkcore.RequestRow) (usage forkcore.Usage, cost forkcore.Cost) {
+	if row.Usage != nil {
+		usage = *row.Usage
+	}
+	if row.Cost == nil {
+		return usage, forkcore.Cost{Unpriced: 1}
+	}
+	return usage, forkcore.Cost{NanoUSD: *row.Cost}
+}
+
 func (st *step) publishRow(s *session, row forkcore.RequestRow) {
 	st.queue = append(st.queue, change{event: forkcore.Event{
 		Type: forkcore.EventRequest, SessionID: s.ID, RunID: row.RunID, Request: &row,
@@ -100,14 +111,7 @@ func (s *Store) Settle(ctx context.Context, h engine.Holder, in engine.Settle) (
 		}
 		r.rows[in.Row.N-1] = in.Row
 		delete(r.open, in.Row.N)
-		var usage forkcore.Usage
-		cost := forkcore.Cost{Unpriced: 1}
-		if in.Row.Usage != nil {
-			usage = *in.Row.Usage
-		}
-		if in.Row.Cost != nil {
-			cost = forkcore.Cost{NanoUSD: *in.Row.Cost}
-		}
+		usage, cost := sums(in.Row)
 		st.bill(r, -reserved, usage, cost)
 		if d != nil && in.Row.First {
 			d.FirstRequests, d.FirstRequestUsage = d.FirstRequests.Add(cost), d.FirstRequestUsage.Add(usage)

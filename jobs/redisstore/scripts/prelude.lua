@@ -339,17 +339,48 @@ local function end_child(sid, did, rid, candidate, title)
   end
 end
 
--- close_rows removes the reservations of requests whose end nobody will tell,
--- and counts their cost as unknown.
+-- rfc3339 writes a time in ms for a row; days to date as in Howard Hinnant's civil_from_days.
+local function rfc3339(ms)
+  local floor = math.floor
+  local days, second = floor(ms / 86400000) + 719468, floor(ms / 1000) % 86400
+  local era, day = floor(days / 146097), days % 146097
+  local year = floor((day - floor(day / 1460) + floor(day / 36524) - floor(day / 146096)) / 365)
+  day = day - (365 * year + floor(year / 4) - floor(year / 100))
+  local month = floor((5 * day + 2) / 153) -- from March
+  day = day - floor((153 * month + 2) / 5) + 1
+  year = year + 400 * era
+  if month >= 10 then year = year + 1 end
+  return string.format('%04d-%02d-%02dT%02d:%02d:%02d.%03dZ', year, (month + 2) % 12 + 1, day,
+    floor(second / 3600), floor(second / 60) % 60, second % 60, ms % 1000)
+end
+
+-- USAGE is a usage in a row as Go encodes it, and USAGE_FIELDS are the sums that its numbers go to.
+-- A quote inside a string of a row is escaped, so these patterns only match the row's own keys.
+local USAGE = '"usage":{"input_tokens":(%d+),"cache_creation_5m_tokens":(%d+),"cache_creation_1h_tokens":(%d+),' ..
+  '"cache_read_tokens":(%d+),"output_tokens":(%d+)}'
+local USAGE_FIELDS = {'input', 'write_5m', 'write_1h', 'read', 'output'}
+
+-- close_rows removes the reservations of requests whose end nobody will tell. What
+-- their first event told is what they used at least; a cost it did not tell is unknown.
 local function close_rows(sid, did, rid)
   local open = redis.call('HGETALL', OPEN .. rid)
   for i = 1, #open, 2 do
-    local row = string.gsub(get(LEDGER .. rid, open[i]), '"status":"open"', '"status":"aborted"')
-    redis.call('HSET', LEDGER .. rid, open[i], row)
+    local row = get(LEDGER .. rid, open[i])
+    local usage, cost = {string.match(row, USAGE)}, string.match(row, '"cost_nanousd":(%d+)')
+    local function bill(to)
+      for n, by in ipairs(usage) do redis.call('HINCRBY', to, USAGE_FIELDS[n], by) end
+      if cost then redis.call('HINCRBY', to, 'cost', cost) else redis.call('HINCRBY', to, 'unpriced', 1) end
+    end
+    bill(RUN .. rid)
+    bill(SESSION .. sid)
+    if did ~= '' then bill(DISPATCH .. did) end
     reserve(sid, did, negative(open[i + 1]))
-    redis.call('HINCRBY', RUN .. rid, 'unpriced', 1)
-    redis.call('HINCRBY', SESSION .. sid, 'unpriced', 1)
-    if did ~= '' then redis.call('HINCRBY', DISPATCH .. did, 'unpriced', 1) end
+
+    row = string.gsub(row, '"status":"open"', '"status":"aborted"')
+    row = string.gsub(row, '"ended_at":null', '"ended_at":"' .. rfc3339(NOW) .. '"')
+    row = string.gsub(row, ',"first":true}$', '}') -- as for every aborted request
+    if #usage > 0 then row = string.gsub(row, '"usage_estimated":false', '"usage_estimated":true') end
+    redis.call('HSET', LEDGER .. rid, open[i], row)
     queue[#queue + 1] = {event = 'request', sid = sid, rid = rid, object = row}
   end
   redis.call('DEL', OPEN .. rid)
