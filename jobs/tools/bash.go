@@ -27,9 +27,13 @@ const bashSchema = `{"type":"object","properties":{` +
 // ending tells how a command came to its end.
 type ending struct {
 	timedOut, cancelled bool
-	// leftBehind: something of the group still held the output when the
-	// command itself had ended.
+	// leftBehind: something that the command started still held the output when
+	// the command itself had ended.
 	leftBehind bool
+	// code is the command's exit code as a shell counts it, where reported. If
+	// not, state tells.
+	code     int
+	reported bool
 	// state is nil when the process could not be ended in time.
 	state *os.ProcessState
 }
@@ -68,7 +72,7 @@ func (s *Set) runBash(ctx context.Context, sc *scene, input json.RawMessage) for
 	cmd.Dir = sc.files.dir
 	cmd.Env = bashEnv(s.opts.Path, home)
 	out := newCapture(s.opts.BashOutput, sc.redact)
-	end, err := runGroup(ctx, cmd, out, limit)
+	end, err := runGroup(ctx, s.namespace, cmd, out, limit)
 	if err != nil {
 		return failf("starting the command: %v", err)
 	}
@@ -136,6 +140,9 @@ func (e ending) result(output string, limit time.Duration) forkcore.ToolResult {
 
 // exit returns the code as a shell counts it: 128 + n for a death by signal n.
 func (e ending) exit() (code int, signal string) {
+	if e.reported {
+		return e.code, ""
+	}
 	if e.state == nil {
 		return -1, ": unknown"
 	}

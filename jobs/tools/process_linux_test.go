@@ -19,28 +19,50 @@ import (
 	"forkyard/forkcore"
 )
 
-// groupMembers lists the processes of a group that still run. Zombies do not:
-// whoever adopted them has yet to reap them.
-func groupMembers(t *testing.T, pgid int) []string {
+// runningIn lists the processes that work in dir, which is how the processes of
+// a test are known whatever namespace, session or group they are in. Zombies do
+// not run: whoever adopted them has yet to reap them.
+func runningIn(t *testing.T, dir string) []string {
 	t.Helper()
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	links, err := filepath.Glob("/proc/[0-9]*/cwd")
 	must(t, err)
-	var members []string
-	for _, stat := range stats {
-		b, err := os.ReadFile(stat)
+	var found []string
+	for _, link := range links {
+		if cwd, err := os.Readlink(link); err != nil || cwd != dir {
+			continue
+		}
+		b, err := os.ReadFile(filepath.Join(filepath.Dir(link), "stat"))
 		if err != nil {
 			continue // ended meanwhile
 		}
-		// proc_pid_stat(5): pid (comm) state ppid pgrp ...
-		f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-		if len(f) > 2 && f[0] != "Z" && f[0] != "X" && f[2] == strconv.Itoa(pgid) {
-			members = append(members, string(b))
+		// proc_pid_stat(5): pid (comm) state ...
+		if f := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:]); len(f) > 0 && string(f[0]) != "Z" && string(f[0]) != "X" {
+			found = append(found, string(b))
 		}
 	}
-	return members
+	return found
 }
 
-func TestB38_TheWholeGroupEnds(t *testing.T) {
+// withAndWithoutNamespace runs a test with what the kernel offers and where it
+// refuses namespaces.
+func withAndWithoutNamespace(t *testing.T, test func(t *testing.T, newYard func(*testing.T) *yard)) {
+	for _, tt := range []struct {
+		name    string
+		refusal error
+	}{{"namespace", nil}, {"refused", unix.EPERM}} {
+		t.Run(tt.name, func(t *testing.T) {
+			test(t, func(t *testing.T) *yard {
+				y := newYard(t, nil)
+				y.set.namespace.refusal = tt.refusal
+				return y
+			})
+		})
+	}
+}
+
+func TestB38_TheWholeGroupEnds(t *testing.T) { withAndWithoutNamespace(t, testTheWholeGroupEnds) }
+
+func testTheWholeGroupEnds(t *testing.T, newYard func(*testing.T) *yard) {
 	for _, tt := range []struct {
 		name, command string
 		want          string // in the text
@@ -54,33 +76,26 @@ func TestB38_TheWholeGroupEnds(t *testing.T) {
 		{"who ignores SIGTERM", "trap '' TERM; while :; do sleep 0.1; done", "time limit", true},
 		{"grandchild that ignores SIGTERM", "(trap '' TERM; sleep 30) & wait", "time limit", true},
 		{"stopped", "kill -STOP $$", "time limit", true},
+		{"plain program", "sleep 30", "time limit", true},
+		{"a group of its own", "set -m; sleep 0.5 & kill -0 -$! && kill -- -$! && wait $!; echo $?", "143\n[exit code 0]", false},
 		{"who says goodbye", "trap 'echo bye; exit 0' TERM; sleep 30 & wait", "bye", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			y := newYard(t, nil)
+			y := newYard(t)
 			start := time.Now()
-			r := y.run("Bash", input("command", "echo $$ > pid; "+tt.command, "timeout", 400))
+			r := y.run("Bash", input("command", tt.command, "timeout", 400))
 			if took := time.Since(start); took > 3*time.Second {
 				t.Errorf("took %v", took)
 			}
 			if r.IsError != tt.fails || !strings.Contains(r.Text, tt.want) {
 				t.Errorf("got %+v, want %q and IsError %v", r, tt.want, tt.fails)
 			}
-			if left := groupMembers(t, readPID(t, filepath.Join(y.env.Workspace, "pid"))); len(left) > 0 {
+			if left := runningIn(t, y.env.Workspace); len(left) > 0 {
 				t.Errorf("processes are left: %v", left)
 			}
 		})
 	}
-}
-
-func readPID(t *testing.T, path string) int {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	must(t, err)
-	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
-	must(t, err)
-	return pid
 }
 
 func TestB38_CancelEndsTheGroup(t *testing.T) {
@@ -101,18 +116,23 @@ func TestB38_CancelEndsTheGroup(t *testing.T) {
 	if took := time.Since(start); took > 3*time.Second || !r.IsError || !strings.Contains(r.Text, "[cancelled") {
 		t.Errorf("after %v: %+v", took, r)
 	}
-	if left := groupMembers(t, readPID(t, pid)); len(left) > 0 {
+	if left := runningIn(t, y.env.Workspace); len(left) > 0 {
 		t.Errorf("processes are left: %v", left)
 	}
 }
 
-// A process that leaves the group is out of reach, but holds nobody up.
+// Where there are no namespaces a process that leaves the group is out of reach,
+// but holds nobody up.
 func TestB38_AnEscapedProcessDelaysNothing(t *testing.T) {
 	y := newYard(t, nil)
+	y.set.namespace.refusal = unix.EPERM
 	start := time.Now()
 	text := y.ok("Bash", input("command", "setsid sh -c 'echo $$ > pid; exec sleep 20' & until [ -s pid ]; do :; done; echo hi"))
 	took := time.Since(start)
-	pid := readPID(t, filepath.Join(y.env.Workspace, "pid"))
+	b, err := os.ReadFile(filepath.Join(y.env.Workspace, "pid"))
+	must(t, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	must(t, err)
 	defer func() { _ = unix.Kill(pid, unix.SIGKILL) }()
 	if took > 3*time.Second || !strings.HasPrefix(text, "hi\n") {
 		t.Errorf("after %v: %q", took, text)
@@ -147,31 +167,57 @@ func TestB54_EndlessOutputIsBounded(t *testing.T) {
 
 const executorEnv = "TOOLS_TEST_EXECUTOR"
 
-// TestBashDiesWithItsExecutor kills a process that runs a command.
-func TestBashDiesWithItsExecutor(t *testing.T) {
+// runAsExecutor starts this test again in a process that runs command in a
+// workspace, which it returns once the command has made the file ready. In that
+// process it does not return.
+func runAsExecutor(t *testing.T, command string, refusal error) (workspace string, kill func()) {
+	t.Helper()
 	if dir := os.Getenv(executorEnv); dir != "" {
-		call := forkcore.ToolCall{Name: "Bash", Input: json.RawMessage(`{"command":"echo $$ > pid; exec sleep 30"}`)}
-		r := NewSet(Options{}).Run(t.Context(), Env{Workspace: dir, PermissionMode: ModeBypass, TempDir: dir}, call)
+		set := NewSet(Options{})
+		set.namespace.refusal = refusal
+		r := set.Run(t.Context(), Env{Workspace: dir, PermissionMode: ModeBypass, TempDir: dir},
+			forkcore.ToolCall{Name: "Bash", Input: json.RawMessage(input("command", command))})
 		t.Fatalf("the command ended before its executor: %+v", r)
 	}
 	dir := t.TempDir()
 	self, err := os.Executable()
 	must(t, err)
-	cmd := exec.Command(self, "-test.run=^TestBashDiesWithItsExecutor$")
+	cmd := exec.Command(self, "-test.run=^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), executorEnv+"="+dir)
 	must(t, cmd.Start())
-	pid := filepath.Join(dir, "pid")
 	waitFor(t, "the command to start", func() bool {
-		b, _ := os.ReadFile(pid)
-		return bytes.HasSuffix(b, []byte("\n"))
+		_, err := os.Stat(filepath.Join(dir, "ready"))
+		return err == nil
 	})
-	group := readPID(t, pid)
-	if len(groupMembers(t, group)) == 0 {
+	return dir, func() {
+		must(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+	}
+}
+
+// TestBashDescendantsDieWithTheirExecutor kills a process that runs a command.
+func TestBashDescendantsDieWithTheirExecutor(t *testing.T) {
+	needNamespace(t)
+	dir, kill := runAsExecutor(t, "(sleep 30; echo > acted) & (sleep 30; echo > acted) & setsid sleep 30 & echo > ready; wait", nil)
+	// The supervisor, bash, two subshells and three sleeps.
+	waitFor(t, "the descendants to start", func() bool {
+		return strings.Count(strings.Join(runningIn(t, dir), ""), "(sleep)") == 3
+	})
+	if running := runningIn(t, dir); len(running) != 7 {
+		t.Errorf("%d processes run: %q", len(running), running)
+	}
+	kill()
+	waitFor(t, "the descendants to end", func() bool { return len(runningIn(t, dir)) == 0 })
+}
+
+// Without namespaces at least the command itself ends.
+func TestBashDiesWithItsExecutor(t *testing.T) {
+	dir, kill := runAsExecutor(t, "echo > ready; exec sleep 30", unix.EPERM)
+	if len(runningIn(t, dir)) == 0 {
 		t.Fatal("the command does not run")
 	}
-	must(t, cmd.Process.Kill())
-	_ = cmd.Wait()
-	waitFor(t, "the command to end", func() bool { return len(groupMembers(t, group)) == 0 })
+	kill()
+	waitFor(t, "the command to end", func() bool { return len(runningIn(t, dir)) == 0 })
 }
 
 func waitFor(t *testing.T, what string, done func() bool) {

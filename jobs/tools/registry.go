@@ -66,6 +66,8 @@ type Set struct {
 	tools []tool
 	// bash and rg are the programs found on PATH, or empty.
 	bash, rg string
+	// namespace holds what a command starts.
+	namespace *namespace
 }
 
 type tool struct {
@@ -93,7 +95,7 @@ func NewSet(opts Options) *Set {
 	opts.BashOutput = cmp.Or(opts.BashOutput, 30_000)
 	opts.FileOutput = cmp.Or(opts.FileOutput, 100_000)
 
-	s := &Set{opts: opts}
+	s := &Set{opts: opts, namespace: newNamespace(opts.Logger)}
 	// LookPath never answers with a program of the current directory.
 	if path, err := exec.LookPath("bash"); err == nil {
 		s.bash = path
