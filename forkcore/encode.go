@@ -66,15 +66,16 @@ func CleanText(s string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// CutText shortens s to at most max bytes at a rune edge.
-func CutText(s string, max int) string {
-	if len(s) <= max {
+// CutText shortens s to at most limit bytes at a rune edge.
+func CutText(s string, limit int) string {
+	if len(s) <= limit {
 		return s
 	}
-	for max > 0 && !utf8.RuneStart(s[max]) {
-		max--
+	limit = max(limit, 0)
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
 	}
-	return s[:max]
+	return s[:limit]
 }
 
 // AppendTextBlock appends {"type":"text","text":…}.

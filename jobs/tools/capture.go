@@ -3,6 +3,8 @@ package tools
 import (
 	"fmt"
 	"slices"
+
+	"forkyard/forkcore"
 )
 
 // capture keeps the beginning and the end of what is written to it and counts
@@ -45,16 +47,16 @@ func (c *capture) Write(p []byte) (int, error) {
 func (c *capture) text() string {
 	var head, tail string
 	if c.total == int64(len(c.head)+len(c.tail)) {
-		whole := CleanText(c.redact.whole(string(slices.Concat(c.head, c.tail))))
+		whole := forkcore.CleanText(c.redact.whole(string(slices.Concat(c.head, c.tail))))
 		if len(whole) <= c.limit {
 			return whole
 		}
 		head, tail = whole, whole
 	} else {
 		end := c.tail[max(0, len(c.tail)-c.part):]
-		head = CleanText(trimPartialEnd(c.redact.head(string(c.head))))
-		tail = CleanText(trimPartialStart(c.redact.tail(string(end))))
+		head = forkcore.CleanText(trimPartialEnd(c.redact.head(string(c.head))))
+		tail = forkcore.CleanText(trimPartialStart(c.redact.tail(string(end))))
 	}
 	return fmt.Sprintf("%s\n[... the middle is left out: the whole output has %d bytes ...]\n%s",
-		CutText(head, c.limit/2), c.total, cutFront(tail, c.limit/2))
+		forkcore.CutText(head, c.limit/2), c.total, cutFront(tail, c.limit/2))
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"forkyard/forkcore"
 )
 
 // field is one input of a tool. into points to a string, an int or a bool that
@@ -101,6 +103,6 @@ func fieldNames(fields []field) string {
 	return strings.Join(names, ", ")
 }
 
-func quote(s string) string { return strconv.Quote(CutText(CleanText(s), 200)) }
+func quote(s string) string { return strconv.Quote(forkcore.CutText(forkcore.CleanText(s), 200)) }
 
-func shorten(s string) string { return CutText(CleanText(s), 60) }
+func shorten(s string) string { return forkcore.CutText(forkcore.CleanText(s), 60) }

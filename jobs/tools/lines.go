@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"forkyard/forkcore"
 )
 
 // line is one line of a file or of a program's output.
@@ -68,8 +70,8 @@ func (l line) show(limit int, redact *redactor) string {
 	} else {
 		text = redact.whole(text)
 	}
-	text = CleanText(text)
-	if cut := CutText(text, limit); len(cut) < len(text) || l.size > int64(len(l.text)) {
+	text = forkcore.CleanText(text)
+	if cut := forkcore.CutText(text, limit); len(cut) < len(text) || l.size > int64(len(l.text)) {
 		return fmt.Sprintf("%s [line cut: it has %d bytes]", cut, l.size)
 	}
 	return text

@@ -88,9 +88,13 @@ func (n *namespace) refuses(err error) bool {
 	for _, refusal := range []error{unix.EPERM, unix.EINVAL, unix.ENOSPC, unix.ENOSYS} {
 		if errors.Is(err, refusal) {
 			if !n.refused.Swap(true) {
+				// Commands see this process then. Its environment, with the keys, is
+				// closed to them, unless they run as root. (Where namespaces work this
+				// must not be done: the id maps of a new one could not be written.)
+				_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 				n.logger.Warn("commands get no process namespace of their own: "+
 					"what they start can outlive them when it leaves their process group, or when this process is killed, "+
-					"and can read the environment of this process", "err", err)
+					"and, as root, can read the environment of this process", "err", err)
 			}
 			return true
 		}

@@ -149,7 +149,7 @@ func TestB54_EndlessOutputIsBounded(t *testing.T) {
 		t.Errorf("%d bytes allocated", allocated)
 	}
 	if !strings.HasPrefix(r.Text, "first\ny\n") || !strings.HasSuffix(r.Text, "y\nlast\n[exit code 0]") || len(r.Text) > 30_200 {
-		t.Errorf("%d bytes: %q ... %q", len(r.Text), CutText(r.Text, 20), cutFront(r.Text, 40))
+		t.Errorf("%d bytes: %q ... %q", len(r.Text), forkcore.CutText(r.Text, 20), cutFront(r.Text, 40))
 	}
 	_, size, _ := strings.Cut(r.Text, "the whole output has ")
 	size, _, _ = strings.Cut(size, " ")

@@ -1,7 +1,7 @@
 // Package tools holds the tools that agents call: Bash, Glob, Grep and Read.
 //
 // A tool that fails is a result with IsError that the model reads, never a Go
-// error. Every result is clean text (see CleanText) without the secrets of its
+// error. Every result is clean text (see forkcore.CleanText) without the secrets of its
 // Env. Memory is bounded whatever a file holds or a command prints.
 package tools
 
@@ -150,7 +150,7 @@ func (s *Set) Run(ctx context.Context, env Env, call forkcore.ToolCall) (result 
 				"panic", redact.whole(fmt.Sprint(p)), "stack", string(debug.Stack()))
 			result = failf("%s stopped on an internal error: %v", call.Name, p)
 		}
-		result.Text = CleanText(redact.whole(result.Text))
+		result.Text = forkcore.CleanText(redact.whole(result.Text))
 	}()
 
 	t, ok := s.find(call.Name)

@@ -248,7 +248,7 @@ func TestSecretsLeaveNoTool(t *testing.T) {
 	for name, text := range calls {
 		for _, part := range []string{secret[:11], "0123456789", "MIIEabcdefghijkl", "fy_tok"} {
 			if strings.Contains(text, part) {
-				t.Errorf("%s: %q is left in %q", name, part, CutText(text, 3000))
+				t.Errorf("%s: %q is left in %q", name, part, forkcore.CutText(text, 3000))
 			}
 		}
 	}

@@ -3,34 +3,11 @@ package tools
 import (
 	"strings"
 	"unicode/utf8"
+
+	"forkyard/forkcore"
 )
 
-// CleanText makes text fit to be stored, sent and shown: the result is valid
-// UTF-8 without U+0000. Bad bytes become U+FFFD (one for each run of them) and
-// NUL becomes the visible ␀ (U+2400). Text is cleaned once, when it arrives;
-// its bytes never change after that. encoding/json would replace bad bytes too,
-// but silently and only in the copy that it encodes.
-func CleanText(s string) string {
-	if !utf8.ValidString(s) {
-		s = strings.ToValidUTF8(s, "\uFFFD")
-	}
-	return strings.ReplaceAll(s, "\x00", "\u2400")
-}
-
-// CutText returns the longest prefix of s of at most limit bytes that ends at a
-// rune edge.
-func CutText(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	limit = max(limit, 0)
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit]
-}
-
-// cutFront is CutText from the other side: the longest suffix.
+// cutFront is forkcore.CutText from the other side: the longest suffix.
 func cutFront(s string, limit int) string {
 	if len(s) <= limit {
 		return s
@@ -69,7 +46,7 @@ func trimPartialStart(s string) string {
 // showPath returns p as it stands in a line of output: a name with control
 // characters is quoted, so that it cannot pass for two lines.
 func showPath(p string) string {
-	p = CleanText(p)
+	p = forkcore.CleanText(p)
 	if strings.IndexFunc(p, func(r rune) bool { return r < ' ' || r == 0x7f }) < 0 {
 		return p
 	}

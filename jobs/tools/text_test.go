@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"forkyard/forkcore"
 )
 
 func TestB46_CleanText(t *testing.T) {
@@ -15,11 +17,11 @@ func TestB46_CleanText(t *testing.T) {
 		{"both", "\x00\xff\x00", "\u2400\uFFFD\u2400"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := CleanText(tt.in)
+			got := forkcore.CleanText(tt.in)
 			if got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
-			if again := CleanText(got); again != got {
+			if again := forkcore.CleanText(got); again != got {
 				t.Errorf("cleaning twice: got %q, want %q", again, got)
 			}
 		})
@@ -32,8 +34,8 @@ func TestB46_CutText(t *testing.T) {
 		-1: {"", ""}, 0: {"", ""}, 1: {"a", "b"}, 2: {"a", "b"}, 3: {"a", "b"},
 		4: {"a日", "日b"}, 5: {s, s}, 9: {s, s},
 	} {
-		if got := CutText(s, limit); got != want[0] {
-			t.Errorf("CutText(%d): got %q, want %q", limit, got, want[0])
+		if got := forkcore.CutText(s, limit); got != want[0] {
+			t.Errorf("forkcore.CutText(%d): got %q, want %q", limit, got, want[0])
 		}
 		if got := cutFront(s, limit); got != want[1] {
 			t.Errorf("cutFront(%d): got %q, want %q", limit, got, want[1])
@@ -66,11 +68,11 @@ func FuzzCleanAndCut(f *testing.F) {
 	f.Add("ok\xff\xe5\xa5\x00", 3)
 	f.Add("日本", 4)
 	f.Fuzz(func(t *testing.T, s string, limit int) {
-		clean := CleanText(s)
+		clean := forkcore.CleanText(s)
 		if !utf8.ValidString(clean) || strings.Contains(clean, "\x00") {
-			t.Errorf("CleanText(%q) = %q", s, clean)
+			t.Errorf("forkcore.CleanText(%q) = %q", s, clean)
 		}
-		for _, cut := range []string{CutText(clean, limit), cutFront(clean, limit)} {
+		for _, cut := range []string{forkcore.CutText(clean, limit), cutFront(clean, limit)} {
 			if len(cut) > max(limit, 0) || !utf8.ValidString(cut) || !strings.Contains(clean, cut) {
 				t.Errorf("cut of %q at %d = %q", clean, limit, cut)
 			}
