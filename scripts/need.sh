@@ -9,6 +9,7 @@ package_of() {
 	case $1 in
 	rg) echo ripgrep ;;
 	npm) echo nodejs npm ;;
+	ps) echo procps ;;
 	gcc) echo gcc libc6-dev ;; # the race detector links with C
 	*) echo "$1" ;;
 	esac

@@ -22,7 +22,7 @@ import (
 const (
 	// drainGrace is how long the output of a command that has ended may still
 	// come, for example through tee in a process substitution.
-	drainGrace = 300 * time.Millisecond
+	drainGrace = time.Second
 	// termGrace lies between SIGTERM and SIGKILL.
 	termGrace = 300 * time.Millisecond
 	// killGrace is how long the kernel gets to end what was killed.
