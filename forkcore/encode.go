@@ -78,6 +78,11 @@ func CutText(s string, limit int) string {
 	return s[:limit]
 }
 
+// Headline makes one line of a text, white space folded, of at most limit bytes.
+func Headline(text string, limit int) string {
+	return CutText(strings.Join(strings.Fields(text), " "), limit)
+}
+
 // AppendTextBlock appends {"type":"text","text":…}.
 func AppendTextBlock(dst []byte, text string) []byte {
 	dst = append(dst, `{"type":"text","text":`...)

@@ -1,6 +1,9 @@
 package forkcore
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // Sentinels. Wrap them with what was being done; compare with errors.Is.
 var (
@@ -34,6 +37,11 @@ type InvalidError struct{ Fields []FieldError }
 // Invalid returns an *InvalidError for one field.
 func Invalid(field, message string) error {
 	return &InvalidError{Fields: []FieldError{{Field: field, Message: message}}}
+}
+
+// Add notes one more bad field.
+func (e *InvalidError) Add(field, format string, args ...any) {
+	e.Fields = append(e.Fields, FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
 func (e *InvalidError) Error() string {

@@ -34,7 +34,7 @@ func Notification(r Run) string {
 	line("status", NotificationStatus(r.State))
 	name := r.Title
 	if name == "" {
-		name = CutText(strings.Join(strings.Fields(r.Directive), " "), 80)
+		name = Headline(r.Directive, 80)
 	}
 	switch {
 	case r.State == Done:

@@ -59,9 +59,7 @@ func (d *driver) callModel(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-d.h.handOver:
-			if !d.run.Background || d.e.isDraining() {
-				return errHandOver
-			}
+			return errHandOver
 		case <-time.After(wait):
 		}
 	}
@@ -141,7 +139,6 @@ type request struct {
 	plan forkcore.Planned
 	body *forkcore.Body
 	row  forkcore.RequestRow
-	best *forkcore.CacheEntry
 }
 
 // build plans marks, verifies a fork's prefix and splices the body.
@@ -175,7 +172,7 @@ func (d *driver) build(ctx context.Context, attempt int) (*request, error) {
 	if body.Len() > maxBody {
 		return nil, &endError{fail(forkcore.CodeContextWindow, fmt.Sprintf("the request has %d bytes, the provider takes %d", body.Len(), maxBody), nextStep(forkcore.CodeContextWindow))}
 	}
-	r := &request{plan: plan, body: body, best: plan.Best}
+	r := &request{plan: plan, body: body}
 	r.row = forkcore.RequestRow{
 		RunID: d.run.ID, SessionID: d.session.ID, DispatchID: d.run.DispatchID,
 		N: d.requests + 1, StartedAt: now, Attempt: attempt, Model: d.params.Model,
@@ -185,11 +182,11 @@ func (d *driver) build(ctx context.Context, attempt int) (*request, error) {
 	}
 	zero := int64(0)
 	r.row.ExpectedRead = &zero
-	if r.best != nil {
-		t := r.best.Tokens
-		r.row.ExpectedExact = r.best.Exact
+	if r.plan.Best != nil {
+		t := r.plan.Best.Tokens
+		r.row.ExpectedExact = r.plan.Best.Exact
 		r.row.ExpectedRead = &t
-		r.row.ExpectedFrom = &forkcore.RequestRef{RunID: r.best.RunID, N: r.best.N}
+		r.row.ExpectedFrom = &forkcore.RequestRef{RunID: r.plan.Best.RunID, N: r.plan.Best.N}
 	}
 	return r, nil
 }
@@ -202,22 +199,29 @@ func (e *Engine) liveNow() func(forkcore.CacheEntry) bool {
 	}
 }
 
-// reserve is what the request may cost at most by the rule of the budget:
-// what is held at the read price, the rest at the write price and three bytes
-// a token, and 4,096 tokens of output.
+// reservedOutput is the output that a request reserves, in tokens.
+const reservedOutput = 4096
+
+// reservation is what a request of so many bytes may cost at most by the rule
+// of the budget: what is held at the read price, the rest at the write price
+// and three bytes a token, and 4,096 tokens of output.
+func reservation(info forkcore.ModelInfo, held *forkcore.CacheEntry, bytes int64) int64 {
+	u := forkcore.Usage{Output: reservedOutput}
+	if held != nil {
+		u.CacheRead = held.Tokens
+		bytes -= held.Bytes
+	}
+	u.CacheWrite5m = max(bytes, 0) / 3
+	return info.Cost(u)
+}
+
+// reserve is the reservation of one request; a model without a price reserves nothing.
 func (d *driver) reserve(r *request) int64 {
 	info, ok := d.e.o.Catalogue.Model(d.params.Model)
 	if !ok {
 		return 0
 	}
-	u := forkcore.Usage{Output: min(d.params.MaxTokens, reservedOutput)}
-	rest := r.row.BodyBytes
-	if r.best != nil {
-		u.CacheRead = r.best.Tokens
-		rest -= r.best.Bytes
-	}
-	u.CacheWrite5m = max(rest, 0) / 3
-	return info.Cost(u)
+	return reservation(info, r.plan.Best, r.row.BodyBytes)
 }
 
 // attempt sends one request. A *forkcore.ModelError may be tried again.
@@ -303,12 +307,7 @@ func (d *driver) entriesAfter(r *request, u forkcore.Usage) []forkcore.CacheEntr
 	if u.Cached() == 0 || len(r.row.Marks) == 0 {
 		return nil
 	}
-	last := r.row.Marks[len(r.row.Marks)-1]
-	for _, m := range r.row.Marks {
-		if m.Offset > last.Offset {
-			last = m
-		}
-	}
+	last := r.row.Marks[len(r.row.Marks)-1] // they are in wire order
 	var out []forkcore.CacheEntry
 	for _, m := range r.row.Marks {
 		e := forkcore.CacheEntry{
@@ -318,13 +317,13 @@ func (d *driver) entriesAfter(r *request, u forkcore.Usage) []forkcore.CacheEntr
 		switch {
 		case m.Offset == last.Offset:
 			e.Tokens, e.Exact = u.Cached(), true
-		case r.best != nil && m.Offset == r.best.Bytes && u.CacheRead > 0:
-			e.Tokens, e.Exact = r.best.Tokens, r.best.Exact
+		case r.plan.Best != nil && m.Offset == r.plan.Best.Bytes && u.CacheRead > 0:
+			e.Tokens, e.Exact = r.plan.Best.Tokens, r.plan.Best.Exact
 		default:
 			e.Tokens = u.Cached() * m.Offset / last.Offset
 		}
-		if r.best != nil && m.Offset <= r.best.Bytes && u.CacheRead > 0 {
-			e.RunID, e.N = r.best.RunID, r.best.N // it was read, not written
+		if r.plan.Best != nil && m.Offset <= r.plan.Best.Bytes && u.CacheRead > 0 {
+			e.RunID, e.N = r.plan.Best.RunID, r.plan.Best.N // it was read, not written
 		}
 		out = append(out, e)
 	}
@@ -352,13 +351,13 @@ func (d *driver) settle(ctx context.Context, r *request, end *forkcore.ModelEnd,
 			}
 			s.InheritedTokens, s.InheritedRead = d.inherited, min(u.CacheRead, d.inherited)
 		} else if n := len(s.Entries); n > 0 {
-			s.Warm = longest(s.Entries)
+			s.Warm = &s.Entries[n-1]
 		}
 		info, _ := d.e.o.Catalogue.Model(row.Model)
 		row.Miss = forkcore.Explain(forkcore.Outcome{
-			Usage: u, Expected: row.ExpectedRead, Best: r.best, Expired: r.plan.Expired, MinCacheable: info.MinCacheable, SentAt: row.StartedAt, Ungated: ungated,
+			Usage: u, Expected: row.ExpectedRead, Best: r.plan.Best, Expired: r.plan.Expired, MinCacheable: info.MinCacheable, SentAt: row.StartedAt, Ungated: ungated,
 		})
-		if u.CacheRead > 0 && r.best != nil {
+		if u.CacheRead > 0 && r.plan.Best != nil {
 			row.ReadFrom = row.ExpectedFrom
 		}
 	} else {
@@ -372,21 +371,23 @@ func (d *driver) settle(ctx context.Context, r *request, end *forkcore.ModelEnd,
 		ended = &endError{fail(forkcore.CodeRefusal, "the model declined to answer", "Rephrase the request")}
 	case len(end.Blocks) == 0:
 		ended = &endError{fail(forkcore.CodeNoOutput, "the model's answer was empty", "Send again, or rephrase the request")}
-	case end.StopReason == "max_tokens" && hasToolUse(end.Blocks):
-		ended = &endError{fail(forkcore.CodeTruncated, "the answer was cut at the output limit inside a tool call", "Ask it to go on in smaller steps")}
 	default:
 		answer := d.message(forkcore.RoleAssistant, end.Blocks)
-		if _, err := forkcore.ParseMessage(answer.Bytes); err != nil {
+		m, err := forkcore.ParseMessage(answer.Bytes)
+		switch {
+		case err != nil:
 			// What cannot be read back must not enter the log: every later step would fail on it.
 			bad := &forkcore.ModelError{Code: forkcore.CodeInvalidResponse, Status: 200, Message: err.Error(), Retryable: true}
 			if err := d.settleAborted(ctx, r.row, outputBytes(end), bad); err != nil {
 				return err
 			}
 			return bad
-		}
-		s.Append = []forkcore.Entry{answer}
-		if end.StopReason != "end_turn" && end.StopReason != "tool_use" {
-			s.Append = append(s.Append, d.marker(forkcore.Marker{Type: forkcore.MarkerStop, Name: end.StopReason}))
+		case end.StopReason == "max_tokens" && len(m.ToolCalls()) > 0:
+			ended = &endError{fail(forkcore.CodeTruncated, "the answer was cut at the output limit inside a tool call", "Ask it to go on in smaller steps")}
+		case end.StopReason == "end_turn" || end.StopReason == "tool_use":
+			s.Append = []forkcore.Entry{answer}
+		default:
+			s.Append = []forkcore.Entry{answer, d.marker(forkcore.Marker{Type: forkcore.MarkerStop, Name: end.StopReason})}
 		}
 	}
 	if len(s.Append) == 0 {
@@ -466,16 +467,6 @@ func (d *driver) settleAborted(ctx context.Context, row forkcore.RequestRow, see
 	return nil
 }
 
-func longest(entries []forkcore.CacheEntry) *forkcore.CacheEntry {
-	var best *forkcore.CacheEntry
-	for i := range entries {
-		if best == nil || entries[i].Bytes > best.Bytes {
-			best = &entries[i]
-		}
-	}
-	return best
-}
-
 // tailMark is the offset of the last mark beyond the shared prefix.
 func tailMark(row forkcore.RequestRow) int64 {
 	var tail int64
@@ -485,9 +476,4 @@ func tailMark(row forkcore.RequestRow) int64 {
 		}
 	}
 	return tail
-}
-
-func hasToolUse(blocks [][]byte) bool {
-	m, err := forkcore.ParseMessage(forkcore.EncodeMessage(forkcore.RoleAssistant, blocks...))
-	return err == nil && len(m.ToolCalls()) > 0
 }

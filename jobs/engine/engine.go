@@ -84,8 +84,10 @@ type Engine struct {
 // held is a run that this process advances, or for which it is about to ask for
 // the lease: a wake that was overtaken may stand beside the one that holds the run.
 type held struct {
-	runID  string
-	cancel context.CancelCauseFunc
+	runID string
+	// foreground runs may be moved to a worker; for others that wish came too late.
+	foreground bool
+	cancel     context.CancelCauseFunc
 	// handOver is closed when the run should go on elsewhere at its next step boundary.
 	handOver     chan struct{}
 	handOverOnce sync.Once
@@ -243,7 +245,7 @@ func (e *Engine) signal(s Signal) {
 		case h.runID != s.RunID:
 		case s.Kind == "stop":
 			h.cancel(errStopAsked)
-		case s.Kind == "background":
+		case s.Kind == "background" && h.foreground:
 			h.askHandOver()
 		}
 	}
@@ -287,14 +289,14 @@ func (e *Engine) Drain(grace time.Duration) {
 }
 
 // hold registers a run; ok is false when this process takes no more work.
-func (e *Engine) hold(ctx context.Context, runID string) (context.Context, *held, bool) {
+func (e *Engine) hold(ctx context.Context, runID string, foreground bool) (context.Context, *held, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.draining {
 		return nil, nil, false
 	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	h := &held{runID: runID, cancel: cancel, handOver: make(chan struct{})}
+	h := &held{runID: runID, foreground: foreground, cancel: cancel, handOver: make(chan struct{})}
 	e.held[h] = struct{}{}
 	e.wg.Add(1)
 	return ctx, h, true
@@ -319,6 +321,17 @@ func randomToken() string { return rand.Text() }
 
 func entropy() (en forkcore.Entropy) {
 	rand.Read(en[:]) // never fails (crypto/rand)
+	return en
+}
+
+// entropyOf makes the id that an idempotency key names within a scope; without a key it is a fresh one.
+func entropyOf(scope, key string) forkcore.Entropy {
+	if key == "" {
+		return entropy()
+	}
+	var en forkcore.Entropy
+	d := forkcore.DigestOf([]byte(scope + "\x00" + key))
+	copy(en[:], d[:])
 	return en
 }
 

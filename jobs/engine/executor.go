@@ -14,7 +14,7 @@ import (
 // It is what a worker does with a task. A wake that was overtaken or whose gate is
 // closed is a quiet end; the only error is a database that cannot be reached.
 func (e *Engine) Execute(ctx context.Context, w Wake) error {
-	rctx, h, ok := e.hold(ctx, w.RunID)
+	rctx, h, ok := e.hold(ctx, w.RunID, false)
 	if !ok {
 		return nil // draining: the due set brings the wake back elsewhere
 	}
@@ -50,10 +50,7 @@ type driver struct {
 	holder  Holder
 	run     forkcore.Run
 	session forkcore.Session
-	params  forkcore.Params
-	head    []byte
-	snap    *loadedSnapshot // forks
-	view    *forkcore.View
+	origin
 	// inherited is the token count of the shared prefix, known from the fork's first answer; 0 before.
 	inherited int64
 	// answered is true once a request of this run got its answer; previousTail is the offset of its tail mark.
@@ -149,7 +146,6 @@ func (d *driver) load(ctx context.Context, lease Lease) error {
 	if d.session, err = st.Session(ctx, d.run.SessionID); err != nil {
 		return fmt.Errorf("load session: %w", err)
 	}
-	d.params = sessionParams(d.session)
 	for _, row := range lease.OpenRows {
 		if err := d.settleAborted(ctx, row, 0, errors.New("its executor went away")); err != nil {
 			return err
@@ -174,40 +170,20 @@ func (d *driver) load(ctx context.Context, lease Lease) error {
 		d.answered = true
 		d.previousTail = tailMark(r)
 	}
-	if d.run.Kind == forkcore.KindFork {
-		if d.snap, err = d.e.snapshots.get(ctx, d.session.ID, d.run.Snapshot); err != nil {
-			return fmt.Errorf("load snapshot: %w", err)
-		}
-		d.params, d.head = d.snap.manifest.Params, d.snap.head
-		d.view = forkcore.NewForkView(d.snap.inherited, d.snap.open)
-	} else {
-		blobs, err := st.Blobs(ctx, d.session.ID, d.session.Head)
-		if err != nil {
-			return fmt.Errorf("load request head: %w", err)
-		}
-		d.head = blobs[0]
-		d.view = forkcore.NewView()
+	if d.origin, err = d.e.begin(ctx, d.session, d.run); err != nil {
+		return err
 	}
 	return d.catchUp(ctx)
 }
 
 // catchUp applies log entries that the view has not seen.
 func (d *driver) catchUp(ctx context.Context) error {
-	entries, err := d.e.o.Store.Log(ctx, d.session.ID, d.run.AgentID, d.view.Len, 0)
-	if err != nil {
-		return fmt.Errorf("read log: %w", err)
-	}
-	for _, en := range entries {
-		if err := d.view.Apply(en); err != nil {
-			return err
-		}
-	}
-	return nil
+	return d.e.replay(ctx, d.view, d.session.ID, d.run.AgentID, 0)
 }
 
 func (d *driver) loop(ctx context.Context) error {
 	for {
-		if d.h.wantsHandOver() && (!d.run.Background || d.e.isDraining()) {
+		if d.h.wantsHandOver() {
 			return errHandOver
 		}
 		if err := ctx.Err(); err != nil {
@@ -246,12 +222,6 @@ func (d *driver) loop(ctx context.Context) error {
 			return err
 		}
 	}
-}
-
-func (e *Engine) isDraining() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.draining
 }
 
 // deliver writes one user message: the answers to the pending calls, then the

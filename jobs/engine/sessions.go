@@ -36,12 +36,7 @@ func (e *Engine) CreateSession(ctx context.Context, spec forkcore.SessionSpec, i
 	if err != nil {
 		return forkcore.Session{}, false, forkcore.Invalid("body", err.Error())
 	}
-	en := entropy()
-	if idempotencyKey != "" {
-		d := forkcore.DigestOf([]byte("session\x00" + idempotencyKey))
-		copy(en[:], d[:])
-	}
-	s.ID = forkcore.NewSessionID(en)
+	s.ID = forkcore.NewSessionID(entropyOf("session", idempotencyKey))
 	head := forkcore.EncodeHead(sessionParams(s), e.toolSpecs(s.Mode), forkcore.SystemPrompt(s.Mode))
 	s.Head = forkcore.DigestOf(head)
 	// Before the session that refers to it, so that no session is ever without.
@@ -53,18 +48,15 @@ func (e *Engine) CreateSession(ctx context.Context, spec forkcore.SessionSpec, i
 
 func (e *Engine) newSession(spec forkcore.SessionSpec) (forkcore.Session, error) {
 	var bad forkcore.InvalidError
-	add := func(field, format string, args ...any) {
-		bad.Fields = append(bad.Fields, forkcore.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
-	}
 	s := forkcore.Session{
 		Title: strings.TrimSpace(forkcore.CleanText(spec.Title)), Model: spec.Model, Mode: spec.Mode,
 		PermissionMode: spec.PermissionMode, Effort: spec.Effort, Interactive: true, AutoBackground: e.o.AutoBackground,
 	}
 	if len(s.Title) > 200 {
-		add("title", "is longer than 200 bytes")
+		bad.Add("title", "is longer than 200 bytes")
 	}
 	if ws, err := e.workspace(spec.Workspace); err != nil {
-		add("workspace", "%v", err)
+		bad.Add("workspace", "%v", err)
 	} else {
 		s.Workspace = ws
 	}
@@ -75,10 +67,10 @@ func (e *Engine) newSession(spec forkcore.SessionSpec) (forkcore.Session, error)
 		s.Model = e.o.DefaultModel
 	}
 	if _, known := e.o.Catalogue.Model(s.Model); !known && e.o.Simulated {
-		add("model", "%q is not a model the simulator knows; use one of %s", s.Model, strings.Join(e.o.Catalogue.IDs(), ", "))
+		bad.Add("model", "%q is not a model the simulator knows; use one of %s", s.Model, strings.Join(e.o.Catalogue.IDs(), ", "))
 	}
 	if len(s.Model) > 200 || strings.ContainsFunc(s.Model, func(r rune) bool { return r < 0x21 || r == 0x7f }) {
-		add("model", "is no model id")
+		bad.Add("model", "is no model id")
 	}
 	if s.Mode == "" {
 		switch {
@@ -91,7 +83,7 @@ func (e *Engine) newSession(spec forkcore.SessionSpec) (forkcore.Session, error)
 		}
 	}
 	if !slices.Contains([]forkcore.Mode{forkcore.ModeFork, forkcore.ModePlain, forkcore.ModeCoordinator}, s.Mode) {
-		add("mode", "is %q; use fork, plain or coordinator", s.Mode)
+		bad.Add("mode", "is %q; use fork, plain or coordinator", s.Mode)
 	}
 	if spec.Interactive != nil {
 		s.Interactive = *spec.Interactive
@@ -105,30 +97,30 @@ func (e *Engine) newSession(spec forkcore.SessionSpec) (forkcore.Session, error)
 	modes := []forkcore.PermissionMode{forkcore.PermissionDefault, forkcore.PermissionAcceptEdits, forkcore.PermissionPlan, forkcore.PermissionDontAsk, forkcore.PermissionBypass}
 	switch {
 	case !slices.Contains(modes, s.PermissionMode):
-		add("permission_mode", "is %q; use default, acceptEdits, plan, dontAsk or bypassPermissions", s.PermissionMode)
+		bad.Add("permission_mode", "is %q; use default, acceptEdits, plan, dontAsk or bypassPermissions", s.PermissionMode)
 	case !s.Interactive && s.PermissionMode != forkcore.PermissionDontAsk && s.PermissionMode != forkcore.PermissionBypass:
-		add("permission_mode", "%s may ask a person, and interactive is false; use dontAsk or bypassPermissions", s.PermissionMode)
+		bad.Add("permission_mode", "%s may ask a person, and interactive is false; use dontAsk or bypassPermissions", s.PermissionMode)
 	}
 	if len(spec.Thinking) > 0 && !bytes.Equal(spec.Thinking, []byte("null")) {
 		t, err := thinking(spec.Thinking)
 		if err != nil {
-			add("thinking", "%v", err)
+			bad.Add("thinking", "%v", err)
 		}
 		s.Thinking = t
 	}
 	if s.Effort != "" && !slices.Contains([]string{"low", "medium", "high", "xhigh", "max"}, s.Effort) {
-		add("effort", "is %q; use low, medium, high, xhigh or max", s.Effort)
+		bad.Add("effort", "is %q; use low, medium, high, xhigh or max", s.Effort)
 	}
 	if spec.BudgetUSD != nil {
 		n, err := nanoUSD(*spec.BudgetUSD)
 		if err != nil {
-			add("budget_usd", "%v", err)
+			bad.Add("budget_usd", "%v", err)
 		}
 		s.BudgetNanoUSD = n
 	}
 	if sec := spec.AutoBackgroundSeconds; sec != nil {
 		if !(*sec >= 0 && *sec <= 86400) {
-			add("auto_background_seconds", "is %v; use 0 (never) to 86400", *sec)
+			bad.Add("auto_background_seconds", "is %v; use 0 (never) to 86400", *sec)
 		} else {
 			s.AutoBackground = time.Duration(*sec * float64(time.Second))
 		}

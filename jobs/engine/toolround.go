@@ -44,7 +44,7 @@ func (d *driver) runTools(ctx context.Context, open []forkcore.PendingCall) erro
 		}
 	}
 	for _, p := range acting {
-		if d.h.wantsHandOver() && (!d.run.Background || d.e.isDraining()) {
+		if d.h.wantsHandOver() {
 			return errHandOver
 		}
 		if err := d.runActing(ctx, p); err != nil {
@@ -165,7 +165,7 @@ func (d *driver) launch(ctx context.Context, calls []forkcore.PendingCall) error
 	if err != nil {
 		return err
 	}
-	cd, err := plan.create(id, d.session, d.run.ID)
+	cd, err := plan.create(id, d.run.ID)
 	if err != nil {
 		return err
 	}
@@ -196,14 +196,14 @@ type childSpec struct {
 
 // dispatchPlan is a fan-out that is priced and ready but not stored.
 type dispatchPlan struct {
-	snapshot   forkcore.Snapshot
-	head, open []byte
-	specs      []childSpec
-	blocks     [][]byte
-	quote      forkcore.Quote
-	gate       forkcore.GateMode
-	budget     int64
-	best       *forkcore.CacheEntry // the longest live entry that prefixes the snapshot
+	snapshot forkcore.Snapshot
+	open     []byte
+	specs    []childSpec
+	blocks   [][]byte
+	quote    forkcore.Quote
+	gate     forkcore.GateMode
+	budget   int64
+	best     *forkcore.CacheEntry // the longest live entry that prefixes the snapshot
 }
 
 // planDispatch takes the snapshot of a history and prices a fan-out over it.
@@ -216,7 +216,7 @@ func (e *Engine) planDispatch(ctx context.Context, s forkcore.Session, head []by
 	if err != nil {
 		return nil, err
 	}
-	p := &dispatchPlan{snapshot: snap, head: head, open: open, specs: specs, gate: gate}
+	p := &dispatchPlan{snapshot: snap, open: open, specs: specs, gate: gate}
 	for _, c := range specs {
 		p.blocks = append(p.blocks, forkcore.DirectiveBlock(c.prompt))
 	}
@@ -232,9 +232,9 @@ func (e *Engine) planDispatch(ctx context.Context, s forkcore.Session, head []by
 }
 
 // create builds the dispatch and its children.
-func (p *dispatchPlan) create(id string, s forkcore.Session, parentRunID string) (CreateDispatch, error) {
+func (p *dispatchPlan) create(id, parentRunID string) (CreateDispatch, error) {
 	d := forkcore.Dispatch{
-		ID: id, SessionID: s.ID, ParentRunID: parentRunID, Snapshot: p.snapshot.ID,
+		ID: id, SessionID: p.snapshot.SessionID, ParentRunID: parentRunID, Snapshot: p.snapshot.ID,
 		Remaining: int64(len(p.specs)), Quote: p.quote, BudgetNanoUSD: p.budget, GateMode: p.gate, Gate: forkcore.GateNone,
 	}
 	cd := CreateDispatch{}
@@ -246,7 +246,7 @@ func (p *dispatchPlan) create(id string, s forkcore.Session, parentRunID string)
 		d.RunIDs = append(d.RunIDs, runID)
 		sum := forkcore.DigestOf(p.blocks[i])
 		cd.Runs = append(cd.Runs, forkcore.Run{
-			ID: runID, SessionID: s.ID, AgentID: runID, Kind: forkcore.KindFork, Title: c.title, Directive: c.prompt,
+			ID: runID, SessionID: p.snapshot.SessionID, AgentID: runID, Kind: forkcore.KindFork, Title: c.title, Directive: c.prompt,
 			ParentRunID: parentRunID, DispatchID: id, ToolUseID: c.toolUseID, Index: i, Snapshot: p.snapshot.ID, Background: true,
 		})
 		cd.Logs = append(cd.Logs, []forkcore.Entry{
@@ -262,10 +262,10 @@ func (p *dispatchPlan) create(id string, s forkcore.Session, parentRunID string)
 	return cd, nil
 }
 
-// store writes what the children will read; everything is found by its hash,
-// so writing twice changes nothing.
+// store writes what the children will read and the session does not have yet;
+// everything is found by its hash, so writing twice changes nothing.
 func (p *dispatchPlan) store(ctx context.Context, st Store) error {
-	if err := st.PutBlobs(ctx, p.snapshot.SessionID, append([][]byte{p.head, p.open}, p.blocks...)...); err != nil {
+	if err := st.PutBlobs(ctx, p.snapshot.SessionID, append([][]byte{p.open}, p.blocks...)...); err != nil {
 		return fmt.Errorf("store fork bytes: %w", err)
 	}
 	if err := st.PutSnapshot(ctx, p.snapshot); err != nil {

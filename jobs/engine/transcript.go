@@ -85,31 +85,14 @@ func (e *Engine) rebuild(ctx context.Context, r forkcore.Run, row forkcore.Reque
 	if err != nil {
 		return nil, err
 	}
-	params, view := sessionParams(s), forkcore.NewView()
-	var head []byte
-	if r.Kind == forkcore.KindFork {
-		snap, err := e.snapshots.get(ctx, r.SessionID, r.Snapshot)
-		if err != nil {
-			return nil, err
-		}
-		params, head, view = snap.manifest.Params, snap.head, forkcore.NewForkView(snap.inherited, snap.open)
-	} else {
-		blobs, err := e.o.Store.Blobs(ctx, s.ID, s.Head)
-		if err != nil {
-			return nil, err
-		}
-		head = blobs[0]
-	}
-	entries, err := e.o.Store.Log(ctx, r.SessionID, r.AgentID, 0, int(row.LogSeq))
+	o, err := e.begin(ctx, s, r)
 	if err != nil {
 		return nil, err
 	}
-	for _, en := range entries {
-		if err := view.Apply(en); err != nil {
-			return nil, err
-		}
+	if err := e.replay(ctx, o.view, s.ID, r.AgentID, int(row.LogSeq)); err != nil {
+		return nil, err
 	}
-	body, err := forkcore.NewCanonical(head, view.Raws(), params).Splice(row.Marks)
+	body, err := forkcore.NewCanonical(o.head, o.view.Raws(), o.params).Splice(row.Marks)
 	if err != nil {
 		return nil, err
 	}

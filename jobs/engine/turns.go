@@ -34,14 +34,14 @@ func (e *Engine) SendMessage(ctx context.Context, sessionID, text, idempotencyKe
 	}
 	text = forkcore.CleanText(text)
 	holder := Holder{SessionID: s.ID, RunID: id, Executor: e.executor, Epoch: 1, Token: randomToken()}
-	rctx, h, ok := e.hold(ctx, id)
+	rctx, h, ok := e.hold(ctx, id, true)
 	if !ok {
 		return "", &forkcore.ConflictError{Message: "this server is shutting down", NextStep: "Send again in a moment"}
 	}
 	acc, err := e.o.Store.Accept(ctx, Accept{
 		Run: forkcore.Run{
 			ID: id, SessionID: s.ID, AgentID: s.ID, Kind: forkcore.KindMain,
-			Title: forkcore.CutText(strings.Join(strings.Fields(text), " "), 80),
+			Title: forkcore.Headline(text, 80),
 		},
 		Holder: holder, ItemID: "itm_" + strings.ToLower(randomToken()), Text: text,
 		IdempotencyKey: idempotencyKey, RequestHash: hashHex(text),
@@ -126,12 +126,7 @@ func (e *Engine) Fork(ctx context.Context, sessionID string, spec forkcore.ForkS
 	if err != nil {
 		return none, nil, forkcore.Invalid("body", err.Error())
 	}
-	en := entropy()
-	if idempotencyKey != "" {
-		d := forkcore.DigestOf([]byte("dispatch\x00" + sessionID + "\x00" + idempotencyKey))
-		copy(en[:], d[:])
-	}
-	id, err := forkcore.NewDispatchID(s.ID, en)
+	id, err := forkcore.NewDispatchID(s.ID, entropyOf("dispatch\x00"+sessionID, idempotencyKey))
 	if err != nil {
 		return none, nil, err
 	}
@@ -143,7 +138,7 @@ func (e *Engine) Fork(ctx context.Context, sessionID string, spec forkcore.ForkS
 	} else if err != nil {
 		return none, nil, err
 	}
-	cd, err := plan.create(id, s, "")
+	cd, err := plan.create(id, "")
 	if err != nil {
 		return none, nil, err
 	}
@@ -175,20 +170,14 @@ func (e *Engine) dispatchWithRuns(ctx context.Context, id string) (forkcore.Disp
 	return d, runs, nil
 }
 
-// reservedOutput is the output that a request reserves, in tokens.
-const reservedOutput = 4096
-
 // affordTurn refuses a turn whose first request could not be reserved.
 func (e *Engine) affordTurn(s forkcore.Session) error {
 	info, priced := e.o.Catalogue.Model(s.Model)
 	if s.BudgetNanoUSD == 0 || !priced {
 		return nil
 	}
-	u := forkcore.Usage{Output: reservedOutput}
-	if s.Warm != nil {
-		u.CacheRead = s.Warm.Tokens
-	}
-	return fits("session", s.BudgetNanoUSD-s.Cost.NanoUSD-s.ReservedNanoUSD, info.Cost(u))
+	// How long the request will be is known only once the log is replayed: this is the least.
+	return fits("session", s.BudgetNanoUSD-s.Cost.NanoUSD-s.ReservedNanoUSD, reservation(info, s.Warm, 0))
 }
 
 // affordForks refuses a fan-out of which not even one first request could be
@@ -198,19 +187,14 @@ func (e *Engine) affordForks(s forkcore.Session, p *dispatchPlan) error {
 	if !priced {
 		return nil
 	}
-	u := forkcore.Usage{CacheRead: p.quote.PrefixTokens, Output: reservedOutput}
-	rest := p.snapshot.Bytes
-	if p.best != nil {
-		rest -= p.best.Bytes
-	}
-	u.CacheWrite5m = max(rest, 0) / 3
+	need := reservation(info, p.best, p.snapshot.Bytes)
 	if s.BudgetNanoUSD > 0 {
-		if err := fits("session", s.BudgetNanoUSD-s.Cost.NanoUSD-s.ReservedNanoUSD, info.Cost(u)); err != nil {
+		if err := fits("session", s.BudgetNanoUSD-s.Cost.NanoUSD-s.ReservedNanoUSD, need); err != nil {
 			return err
 		}
 	}
 	if p.budget > 0 {
-		return fits("fan-out", p.budget, info.Cost(u))
+		return fits("fan-out", p.budget, need)
 	}
 	return nil
 }
@@ -228,22 +212,19 @@ func (e *Engine) planForks(ctx context.Context, sessionID string, spec forkcore.
 		return s, nil, err
 	}
 	var bad forkcore.InvalidError
-	add := func(field, format string, args ...any) {
-		bad.Fields = append(bad.Fields, forkcore.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
-	}
 	if n := len(spec.Directives); n == 0 {
-		add("directives", "is empty; give 1 to %d", forkcore.MaxDirectives)
+		bad.Add("directives", "is empty; give 1 to %d", forkcore.MaxDirectives)
 	} else if n > forkcore.MaxDirectives {
-		add("directives", "has %d; give 1 to %d", n, forkcore.MaxDirectives)
+		bad.Add("directives", "has %d; give 1 to %d", n, forkcore.MaxDirectives)
 	}
 	var specs []childSpec
 	for i, d := range spec.Directives {
 		if strings.TrimSpace(d.Prompt) == "" {
-			add(fmt.Sprintf("directives[%d].prompt", i), "is empty; say what this fork should do")
+			bad.Add(fmt.Sprintf("directives[%d].prompt", i), "is empty; say what this fork should do")
 		}
 		title := strings.TrimSpace(forkcore.CleanText(d.Title))
 		if title == "" {
-			title = forkcore.CutText(strings.Join(strings.Fields(forkcore.CleanText(d.Prompt)), " "), 60)
+			title = forkcore.Headline(forkcore.CleanText(d.Prompt), 60)
 		}
 		title = forkcore.CutText(title, 200)
 		specs = append(specs, childSpec{title: title, prompt: forkcore.CleanText(d.Prompt)})
@@ -251,9 +232,9 @@ func (e *Engine) planForks(ctx context.Context, sessionID string, spec forkcore.
 	switch spec.Isolation {
 	case "", "shared":
 	case "worktree":
-		add("isolation", "worktree is not available yet; use shared")
+		bad.Add("isolation", "worktree is not available yet; use shared")
 	default:
-		add("isolation", "is %q; use shared", spec.Isolation)
+		bad.Add("isolation", "is %q; use shared", spec.Isolation)
 	}
 	gate := spec.Gate
 	switch gate {
@@ -261,12 +242,12 @@ func (e *Engine) planForks(ctx context.Context, sessionID string, spec forkcore.
 		gate = e.o.Gate
 	case forkcore.GateAuto, forkcore.GateAlways, forkcore.GateOff:
 	default:
-		add("gate", "is %q; use auto, always or off", gate)
+		bad.Add("gate", "is %q; use auto, always or off", gate)
 	}
 	var budget int64
 	if spec.BudgetUSD != nil {
 		if budget, err = nanoUSD(*spec.BudgetUSD); err != nil {
-			add("budget_usd", "%v", err)
+			bad.Add("budget_usd", "%v", err)
 		}
 	}
 	if len(bad.Fields) > 0 {
@@ -275,15 +256,14 @@ func (e *Engine) planForks(ctx context.Context, sessionID string, spec forkcore.
 	if s.Mode != forkcore.ModeFork {
 		return s, nil, &forkcore.ConflictError{Message: fmt.Sprintf("forks are off in this session: its mode is %s", s.Mode), NextStep: "Start a session with mode fork"}
 	}
-	blobs, err := e.o.Store.Blobs(ctx, s.ID, s.Head)
-	if err != nil {
-		return s, nil, fmt.Errorf("load request head: %w", err)
-	}
-	view, err := e.mainView(ctx, s.ID)
+	o, err := e.begin(ctx, s, forkcore.Run{Kind: forkcore.KindMain})
 	if err != nil {
 		return s, nil, err
 	}
-	plan, err := e.planDispatch(ctx, s, blobs[0], view.Messages[:view.Completed], view.CompletedSeq, specs, gate)
+	if err := e.replay(ctx, o.view, s.ID, s.ID, 0); err != nil {
+		return s, nil, err
+	}
+	plan, err := e.planDispatch(ctx, s, o.head, o.view.Messages[:o.view.Completed], o.view.CompletedSeq, specs, gate)
 	if errors.Is(err, forkcore.ErrUnanswered) {
 		return s, nil, &forkcore.ConflictError{Message: err.Error(), NextStep: "Send a message first, so that the open calls are answered"}
 	}
@@ -292,19 +272,4 @@ func (e *Engine) planForks(ctx context.Context, sessionID string, spec forkcore.
 	}
 	plan.budget = budget
 	return s, plan, nil
-}
-
-// mainView replays a session's main log.
-func (e *Engine) mainView(ctx context.Context, sessionID string) (*forkcore.View, error) {
-	entries, err := e.o.Store.Log(ctx, sessionID, sessionID, 0, 0)
-	if err != nil {
-		return nil, err
-	}
-	v := forkcore.NewView()
-	for _, en := range entries {
-		if err := v.Apply(en); err != nil {
-			return nil, err
-		}
-	}
-	return v, nil
 }
