@@ -39,7 +39,7 @@ const (
 	// MarkerTurnStart and MarkerTurnEnd bound a main turn (State, Reason at the end).
 	MarkerTurnStart MarkerType = "turn_start"
 	MarkerTurnEnd   MarkerType = "turn_end"
-	// MarkerToolStarted precedes the execution of a tool call (ToolUseID, Name, Holder): only its writer executes it.
+	// MarkerToolStarted precedes the execution of a tool call (ToolUseID, Name, Detail, Holder): only its writer executes it.
 	MarkerToolStarted MarkerType = "tool_started"
 	// MarkerToolResult stores one tool_result block (ToolUseID, Blob, IsError) before all of its message are there.
 	MarkerToolResult MarkerType = "tool_result"
@@ -59,6 +59,7 @@ type Marker struct {
 	Reason     *Reason    `json:"reason,omitempty"`
 	ToolUseID  string     `json:"tool_use_id,omitempty"`
 	Name       string     `json:"name,omitempty"`
+	Detail     string     `json:"detail,omitempty"`
 	Holder     string     `json:"holder,omitempty"`
 	Blob       *Digest    `json:"blob,omitempty"`
 	IsError    bool       `json:"is_error,omitempty"`

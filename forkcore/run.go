@@ -143,8 +143,10 @@ type Run struct {
 	Requests  int64     // provider requests begun, retries included
 	ToolUses  int64
 	LastTool  string // name of the last tool started
-	Usage     Usage
-	Cost      Cost
+	// LastToolDetail is what it was asked for, in one line: ToolCall.Headline.
+	LastToolDetail string
+	Usage          Usage
+	Cost           Cost
 	// InheritedTokens is the sum over requests of the shared prefix's tokens,
 	// InheritedRead the part of it that the cache served. For hit rates.
 	InheritedTokens int64

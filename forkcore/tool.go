@@ -30,3 +30,25 @@ type ToolResult struct {
 	Text    string
 	IsError bool
 }
+
+// headlineKeys name the member of a tool's input that says most about the call, the best first.
+var headlineKeys = []string{"description", "command", "file_path", "pattern", "path", "task_id", "to", "prompt"}
+
+// Headline says in one line of at most 120 bytes what a call asks for: the command, the file, the pattern. It is for
+// people only and empty when the input has nothing of that kind.
+func (c ToolCall) Headline() string {
+	var input map[string]json.RawMessage
+	if json.Unmarshal(c.Input, &input) != nil {
+		return ""
+	}
+	keys := headlineKeys
+	if c.Name == "Bash" {
+		keys = keys[1:] // what is run matters more than what the model says of it
+	}
+	for _, key := range keys {
+		if line := Headline(CleanText(stringOf(input[key])), 120); line != "" {
+			return line
+		}
+	}
+	return ""
+}

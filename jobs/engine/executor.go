@@ -189,7 +189,7 @@ func (d *driver) loop(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
 		}
-		var inbox []InboxItem
+		var inbox []forkcore.InboxItem
 		if d.run.Kind == forkcore.KindMain {
 			var err error
 			if inbox, err = d.e.o.Store.Inbox(ctx, d.session.ID); err != nil {
@@ -226,7 +226,7 @@ func (d *driver) loop(ctx context.Context) error {
 
 // deliver writes one user message: the answers to the pending calls, then the
 // inbox. It is born here, and the inbox items leave in the same step.
-func (d *driver) deliver(ctx context.Context, answers [][]byte, inbox []InboxItem) error {
+func (d *driver) deliver(ctx context.Context, answers [][]byte, inbox []forkcore.InboxItem) error {
 	blocks := answers
 	ids := make([]string, 0, len(inbox))
 	for _, item := range inbox {

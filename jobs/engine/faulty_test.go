@@ -146,8 +146,8 @@ func (f *faulty) Snapshot(ctx context.Context, sessionID string, id forkcore.Dig
 	return hit(f, "Snapshot", func() (forkcore.Snapshot, error) { return f.Store.Snapshot(ctx, sessionID, id) })
 }
 
-func (f *faulty) Inbox(ctx context.Context, sessionID string) ([]engine.InboxItem, error) {
-	return hit(f, "Inbox", func() ([]engine.InboxItem, error) { return f.Store.Inbox(ctx, sessionID) })
+func (f *faulty) Inbox(ctx context.Context, sessionID string) ([]forkcore.InboxItem, error) {
+	return hit(f, "Inbox", func() ([]forkcore.InboxItem, error) { return f.Store.Inbox(ctx, sessionID) })
 }
 
 func (f *faulty) Requests(ctx context.Context, runID string) ([]forkcore.RequestRow, error) {

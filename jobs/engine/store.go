@@ -64,7 +64,7 @@ type Store interface {
 	// Accept takes a person's message. With no main turn in progress it creates
 	// the run a.Run (state running, leased to a.Holder, marker turn_start,
 	// session.ActiveRunID) and puts the text into the inbox; with one it only
-	// puts the text into the inbox and answers that run's id, Started=false.
+	// puts the text into the inbox, publishes the session and answers that run's id, Started=false.
 	// A repeated a.IdempotencyKey with equal a.RequestHash answers as the first time (Started=false),
 	// with another hash forkcore.ErrIdempotencyMismatch. The inbox item is there in either case, once.
 	Accept(ctx context.Context, a Accept) (Accepted, error)
@@ -153,7 +153,7 @@ type Reader interface {
 	// Snapshot returns a manifest of this session.
 	Snapshot(ctx context.Context, sessionID string, id forkcore.Digest) (forkcore.Snapshot, error)
 	// Inbox lists the session's deliverable items, oldest first.
-	Inbox(ctx context.Context, sessionID string) ([]InboxItem, error)
+	Inbox(ctx context.Context, sessionID string) ([]forkcore.InboxItem, error)
 	// Requests lists a run's ledger rows by n.
 	Requests(ctx context.Context, runID string) ([]forkcore.RequestRow, error)
 	// CacheEntries lists what the provider is believed to hold for the session, dead ones included.
@@ -189,16 +189,6 @@ type Lease struct {
 	Run    forkcore.Run
 	// OpenRows are ledger rows that a predecessor left open; the new holder settles them as aborted first.
 	OpenRows []forkcore.RequestRow
-}
-
-// InboxItem waits to be told to the session's main agent.
-type InboxItem struct {
-	ID string `json:"id"`
-	// Kind is "message" (Text) or "notification" (RunID of the child that ended).
-	Kind  string    `json:"kind"`
-	Text  string    `json:"text,omitempty"`
-	RunID string    `json:"run_id,omitempty"`
-	At    time.Time `json:"at"`
 }
 
 // Settle is the input of Store.Settle.

@@ -112,7 +112,7 @@ func (d *driver) execute(ctx context.Context, call forkcore.ToolCall) forkcore.T
 }
 
 func (d *driver) started(p forkcore.PendingCall) forkcore.Entry {
-	return d.marker(forkcore.Marker{Type: forkcore.MarkerToolStarted, ToolUseID: p.Call.ID, Name: p.Call.Name, Holder: fmt.Sprintf("%s.%d", d.holder.Executor, d.holder.Epoch)})
+	return d.marker(forkcore.Marker{Type: forkcore.MarkerToolStarted, ToolUseID: p.Call.ID, Name: p.Call.Name, Detail: p.Call.Headline(), Holder: fmt.Sprintf("%s.%d", d.holder.Executor, d.holder.Epoch)})
 }
 
 // result is where a tool_result block is born.

@@ -10,11 +10,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"forkyard/jobs/engine"
+	"forkyard/forkcore"
 )
 
 // Inbox implements engine.Reader.
-func (s *Store) Inbox(ctx context.Context, sessionID string) ([]engine.InboxItem, error) {
+func (s *Store) Inbox(ctx context.Context, sessionID string) ([]forkcore.InboxItem, error) {
 	sh, err := shardOf(sessionID)
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func (s *Store) Inbox(ctx context.Context, sessionID string) ([]engine.InboxItem
 		_, err := s.Session(ctx, sessionID)
 		return nil, err
 	}
-	items := make([]engine.InboxItem, len(order.Val()))
+	items := make([]forkcore.InboxItem, len(order.Val()))
 	for i, id := range order.Val() {
 		ms, body, _ := strings.Cut(records.Val()[id], ":")
 		n, err := strconv.ParseInt(ms, 10, 64)

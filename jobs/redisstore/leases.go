@@ -54,7 +54,7 @@ func (s *Store) Accept(ctx context.Context, in engine.Accept) (engine.Accepted, 
 	}
 	a, err := s.run(ctx, freshStep(scriptAccept, sh, args{
 		"run": runFields(in.Run), "executor": in.Holder.Executor, "token": in.Holder.Token,
-		"item": in.ItemID, "text": encode(engine.InboxItem{Kind: "message", Text: in.Text}),
+		"item": in.ItemID, "text": encode(forkcore.InboxItem{Kind: "message", Text: in.Text}),
 		"key": in.IdempotencyKey, "hash": in.RequestHash,
 	}))
 	if err != nil {

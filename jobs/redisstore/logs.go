@@ -28,8 +28,9 @@ type logRecord struct {
 // storedEntry is an entry on its way to a script.
 type storedEntry struct {
 	Record string `json:"record"`
-	// Tool is the name in a tool_started marker.
-	Tool string `json:"tool,omitempty"`
+	// Tool and ToolDetail are those of a tool_started marker.
+	Tool       string `json:"tool,omitempty"`
+	ToolDetail string `json:"tool_detail,omitempty"`
 }
 
 // encodeEntry writes a record; a zero time becomes the database's clock.
@@ -58,7 +59,7 @@ func encodeEntries(list []forkcore.Entry) ([]storedEntry, error) {
 		}
 		out[i].Record = record
 		if e.Marker != nil && e.Marker.Type == forkcore.MarkerToolStarted {
-			out[i].Tool = e.Marker.Name
+			out[i].Tool, out[i].ToolDetail = e.Marker.Name, e.Marker.Detail
 		}
 	}
 	return out, nil

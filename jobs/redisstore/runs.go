@@ -56,6 +56,7 @@ func parseRun(f fields) (forkcore.Run, error) {
 		Requests:        r.int("requests"),
 		ToolUses:        r.int("tool_uses"),
 		LastTool:        r.text("last_tool"),
+		LastToolDetail:  r.text("last_tool_detail"),
 		Usage:           r.usage(""),
 		Cost:            r.cost(""),
 		InheritedTokens: r.int("inherited"),

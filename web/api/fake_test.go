@@ -147,7 +147,7 @@ func newFake() *fake {
 	main := forkcore.Run{
 		ID: mainID, SessionID: sessionID, AgentID: sessionID, Kind: forkcore.KindMain, State: forkcore.Waiting,
 		Reason: &forkcore.Reason{Code: "rate_limit", Message: "m", NextStep: "n"}, CreatedAt: noon, UpdatedAt: noon, StartedAt: noon,
-		Requests: 1, ToolUses: 1, LastTool: "Read", Usage: sample, Cost: forkcore.Cost{NanoUSD: 1000}, Version: 3,
+		Requests: 1, ToolUses: 1, LastTool: "Read", LastToolDetail: "README.md", Usage: sample, Cost: forkcore.Cost{NanoUSD: 1000}, Version: 3,
 	}
 	child := func(id, title string, index int) forkcore.Run {
 		return forkcore.Run{

@@ -10,35 +10,36 @@ import (
 
 // run is a run in JSON.
 type run struct {
-	ID          string           `json:"id"`
-	CreatedAt   *string          `json:"created_at"`
-	UpdatedAt   *string          `json:"updated_at"`
-	Version     int64            `json:"version"`
-	SessionID   string           `json:"session_id"`
-	AgentID     string           `json:"agent_id"`
-	Kind        forkcore.RunKind `json:"kind"`
-	Title       string           `json:"title"`
-	Directive   *string          `json:"directive"`
-	State       forkcore.State   `json:"state"`
-	Reason      *forkcore.Reason `json:"reason"`
-	ParentRunID *string          `json:"parent_run_id"`
-	Parent      *string          `json:"parent"` // the same id
-	DispatchID  *string          `json:"dispatch_id"`
-	Dispatch    *string          `json:"dispatch"` // the same id
-	ToolUseID   *string          `json:"tool_use_id"`
-	Index       int              `json:"index"`
-	Snapshot    *string          `json:"snapshot"`
-	Background  bool             `json:"background"`
-	Leader      bool             `json:"leader"`
-	Usage       forkcore.Usage   `json:"usage"`
-	CostNanoUSD *int64           `json:"cost_nanousd"`
-	HitRate     hitRate          `json:"hit_rate"`
-	Requests    int64            `json:"requests"`
-	ToolUses    int64            `json:"tool_uses"`
-	LastTool    *string          `json:"last_tool"`
-	StartedAt   *string          `json:"started_at"`
-	EndedAt     *string          `json:"ended_at"`
-	Report      *forkcore.Report `json:"report"`
+	ID             string           `json:"id"`
+	CreatedAt      *string          `json:"created_at"`
+	UpdatedAt      *string          `json:"updated_at"`
+	Version        int64            `json:"version"`
+	SessionID      string           `json:"session_id"`
+	AgentID        string           `json:"agent_id"`
+	Kind           forkcore.RunKind `json:"kind"`
+	Title          string           `json:"title"`
+	Directive      *string          `json:"directive"`
+	State          forkcore.State   `json:"state"`
+	Reason         *forkcore.Reason `json:"reason"`
+	ParentRunID    *string          `json:"parent_run_id"`
+	Parent         *string          `json:"parent"` // the same id
+	DispatchID     *string          `json:"dispatch_id"`
+	Dispatch       *string          `json:"dispatch"` // the same id
+	ToolUseID      *string          `json:"tool_use_id"`
+	Index          int              `json:"index"`
+	Snapshot       *string          `json:"snapshot"`
+	Background     bool             `json:"background"`
+	Leader         bool             `json:"leader"`
+	Usage          forkcore.Usage   `json:"usage"`
+	CostNanoUSD    *int64           `json:"cost_nanousd"`
+	HitRate        hitRate          `json:"hit_rate"`
+	Requests       int64            `json:"requests"`
+	ToolUses       int64            `json:"tool_uses"`
+	LastTool       *string          `json:"last_tool"`
+	LastToolDetail *string          `json:"last_tool_detail"`
+	StartedAt      *string          `json:"started_at"`
+	EndedAt        *string          `json:"ended_at"`
+	Report         *forkcore.Report `json:"report"`
 }
 
 // hitRate holds fractions from 0 to 1, null where there is nothing to divide by.
@@ -59,7 +60,7 @@ func runView(r forkcore.Run) run {
 		ToolUseID: orNull(r.ToolUseID), Index: r.Index, Snapshot: digestOrNull(r.Snapshot),
 		Background: r.Background, Leader: r.Leader,
 		Usage: r.Usage, CostNanoUSD: r.Cost.Known(), HitRate: hitRate{h.Total, h.Inherited, h.Own},
-		Requests: r.Requests, ToolUses: r.ToolUses, LastTool: orNull(r.LastTool),
+		Requests: r.Requests, ToolUses: r.ToolUses, LastTool: orNull(r.LastTool), LastToolDetail: orNull(r.LastToolDetail),
 		StartedAt: stamp(r.StartedAt), EndedAt: stamp(r.EndedAt), Report: r.Report,
 	}
 }

@@ -103,7 +103,11 @@ func testAccept(f *fixture) {
 	equal(f, s.State(), forkcore.Running, "session state")
 
 	second := f.acceptance("second")
+	before := f.sessionNow().Version
 	got = f.accept(second)
+	if after := f.sessionNow().Version; after <= before {
+		f.Errorf("session version %d after %d: nobody sees the message that waits", after, before)
+	}
 	equal(f, got.RunID, a.Run.ID, "run id while busy")
 	equal(f, got.Started, false, "started while busy")
 	_, err := f.store.Run(f.ctx, second.Run.ID)
@@ -112,7 +116,7 @@ func testAccept(f *fixture) {
 	if len(items) != 2 {
 		f.Fatalf("inbox has %d items, want 2", len(items))
 	}
-	for i, want := range []engine.InboxItem{{ID: a.ItemID, Kind: "message", Text: "first"}, {ID: second.ItemID, Kind: "message", Text: "second"}} {
+	for i, want := range []forkcore.InboxItem{{ID: a.ItemID, Kind: "message", Text: "first"}, {ID: second.ItemID, Kind: "message", Text: "second"}} {
 		if items[i].At.IsZero() {
 			f.Errorf("item %d has no time", i)
 		}

@@ -27,7 +27,7 @@ func testAppend(f *fixture) {
 	entries := []forkcore.Entry{
 		message,
 		markerEntry(h.RunID, forkcore.Marker{Type: forkcore.MarkerToolStarted, ToolUseID: "toolu_1", Name: "Bash", Holder: h.Token}),
-		markerEntry(h.RunID, forkcore.Marker{Type: forkcore.MarkerToolStarted, ToolUseID: "toolu_2", Name: "Read", Holder: h.Token}),
+		markerEntry(h.RunID, forkcore.Marker{Type: forkcore.MarkerToolStarted, ToolUseID: "toolu_2", Name: "Read", Detail: "a.go", Holder: h.Token}),
 		markerEntry(h.RunID, forkcore.Marker{Type: forkcore.MarkerToolResult, ToolUseID: "toolu_1", Blob: &result, IsError: true}),
 	}
 	before := f.run(h.RunID)
@@ -56,7 +56,7 @@ func testAppend(f *fixture) {
 	}
 	r := f.run(h.RunID)
 	equal(f, r.ToolUses, 2, "tool uses")
-	equal(f, r.LastTool, "Read", "last tool")
+	equal(f, r.LastTool+" "+r.LastToolDetail, "Read a.go", "last tool")
 	if r.Version <= before.Version {
 		f.Errorf("version %d after %d", r.Version, before.Version)
 	}

@@ -183,7 +183,7 @@ func (f *fixture) dispatch(id string) forkcore.Dispatch {
 	return d
 }
 
-func (f *fixture) inbox() []engine.InboxItem {
+func (f *fixture) inbox() []forkcore.InboxItem {
 	f.Helper()
 	items, err := f.store.Inbox(f.ctx, f.session)
 	f.noError(err, "read inbox")

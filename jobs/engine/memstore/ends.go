@@ -83,7 +83,7 @@ func (st *step) endRun(r *run, e engine.EndRun) {
 // mustFollow says whether what waits in the inbox wants a turn after the end of this one: a text that came after its
 // stop wish, or whatever a failed turn left. One that failed before its first request would only fail again.
 func (c *session) mustFollow(r *run) bool {
-	late := slices.ContainsFunc(c.inbox, func(item engine.InboxItem) bool { return item.ID == c.follow })
+	late := slices.ContainsFunc(c.inbox, func(item forkcore.InboxItem) bool { return item.ID == c.follow })
 	return late || (r.State == forkcore.Failed && r.Requests > 0 && len(c.inbox) > 0)
 }
 
@@ -120,7 +120,7 @@ func (st *step) endChild(c *session, d *dispatch, r *run, e engine.EndRun) {
 	d.EndedAt = st.now
 	st.touchDispatch(d)
 	for _, id := range d.notices {
-		c.put(engine.InboxItem{ID: "ended_" + id, Kind: "notification", RunID: id, At: st.now})
+		c.put(forkcore.InboxItem{ID: "ended_" + id, Kind: "notification", RunID: id, At: st.now})
 	}
 	if !d.stopped {
 		st.startCandidate(c, e)

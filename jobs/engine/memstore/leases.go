@@ -33,7 +33,7 @@ func (s *Store) Accept(ctx context.Context, in engine.Accept) (engine.Accepted, 
 	}
 
 	st := s.begin()
-	c.put(engine.InboxItem{ID: in.ItemID, Kind: "message", Text: in.Text, At: st.now})
+	c.put(forkcore.InboxItem{ID: in.ItemID, Kind: "message", Text: in.Text, At: st.now})
 	out := engine.Accepted{RunID: c.ActiveRunID, Started: c.ActiveRunID == ""}
 	if active := s.runs[c.ActiveRunID]; active != nil && active.Stop != "" {
 		c.follow = in.ItemID // a turn that was asked to stop will not read it: another one follows
@@ -43,6 +43,8 @@ func (s *Store) Accept(ctx context.Context, in engine.Accept) (engine.Accepted, 
 		r := st.startTurn(in.Run, forkcore.Running)
 		st.grant(r, in.Holder.Executor, in.Holder.Token)
 		out.RunID, note.run, note.token = r.ID, r.ID, in.Holder.Token
+	} else {
+		st.touchSession(c) // whoever watches sees that something waits
 	}
 	for _, name := range names {
 		c.accepted[name] = note

@@ -22,7 +22,7 @@ func (s *Store) Append(ctx context.Context, h engine.Holder, expectLen int64, en
 		}
 		rest := slices.Clone(c.inbox)
 		for _, id := range takeInbox {
-			i := slices.IndexFunc(rest, func(item engine.InboxItem) bool { return item.ID == id })
+			i := slices.IndexFunc(rest, func(item forkcore.InboxItem) bool { return item.ID == id })
 			if i < 0 {
 				return answer{}, engine.ErrInbox
 			}
@@ -60,7 +60,7 @@ func (st *step) appendAll(r *run, entries []forkcore.Entry) int64 {
 			e.Marker = &m
 			if m.Type == forkcore.MarkerToolStarted {
 				r.ToolUses++
-				r.LastTool = m.Name
+				r.LastTool, r.LastToolDetail = m.Name, m.Detail
 				st.touchRun(r)
 			}
 		}
@@ -131,7 +131,7 @@ func (s *Store) logBlob(sessionID string, id forkcore.Digest) ([]byte, error) {
 }
 
 // Inbox implements engine.Reader.
-func (s *Store) Inbox(ctx context.Context, sessionID string) ([]engine.InboxItem, error) {
+func (s *Store) Inbox(ctx context.Context, sessionID string) ([]forkcore.InboxItem, error) {
 	c, leave, err := s.lookup(ctx, "read inbox", sessionID)
 	if err != nil {
 		return nil, err

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"forkyard/forkcore"
-	"forkyard/jobs/engine"
 )
 
 // session is a stored session with all that belongs to it.
@@ -18,7 +17,7 @@ type session struct {
 	place     int    // in the list of all, from 0
 	runs      []*run // in order of creation
 	logs      map[string][]forkcore.Entry
-	inbox     []engine.InboxItem
+	inbox     []forkcore.InboxItem
 	follow    string                // the last item that came after the stop wish of the turn in progress
 	accepted  map[string]acceptance // by idempotency key and by item
 	entries   map[forkcore.Digest]forkcore.CacheEntry
@@ -123,8 +122,8 @@ func newestFirst[T any](all []T, cursor string, limit int) (page []T, next strin
 }
 
 // put adds an inbox item once.
-func (c *session) put(item engine.InboxItem) {
-	if !slices.ContainsFunc(c.inbox, func(i engine.InboxItem) bool { return i.ID == item.ID }) {
+func (c *session) put(item forkcore.InboxItem) {
+	if !slices.ContainsFunc(c.inbox, func(i forkcore.InboxItem) bool { return i.ID == item.ID }) {
 		c.inbox = append(c.inbox, item)
 	}
 }

@@ -24,6 +24,7 @@ if started then
   grant(rid, A.executor, A.token)
 else
   rid = get(skey, 'active_run')
+  touch_session(sid) -- whoever watches sees that something waits
   -- A turn that was asked to stop will not read this: another one follows it.
   if get(RUN .. rid, 'stop') ~= '' then redis.call('HSET', skey, '_follow', A.item) end
 end

@@ -121,7 +121,7 @@ local function append_all(sid, agent, rid, entries)
     append(sid, agent, rid, e.record)
     if e.tool then
       redis.call('HINCRBY', RUN .. rid, 'tool_uses', 1)
-      redis.call('HSET', RUN .. rid, 'last_tool', e.tool)
+      redis.call('HSET', RUN .. rid, 'last_tool', e.tool, 'last_tool_detail', e.tool_detail or '')
       touch_run(rid)
     end
   end
