@@ -1,4 +1,5 @@
-// What pages need beyond htmx. Pages work without it: times are then shown in UTC and copying is done by hand.
+// What pages need beyond htmx. Pages work without it: times are then shown in UTC, copying is done by hand and there
+// are no keys.
 "use strict";
 
 // <button data-copy="text"> copies the text; <button data-copy-from="id"> copies what the element shows.
@@ -34,21 +35,187 @@ function announce(text) {
   region.textContent = text;
 }
 
+// Times. A morph puts the text of the server back when it touches the element, hence the run after every swap.
+//   <time datetime="…Z">                  a moment, in the zone of the reader: today without its date
+//   <time datetime="…Z" data-ago>         how long ago that was: "12 s ago"
+//   <time datetime="…Z" data-since>       how long it has been going on: "1:05"
+//   <time datetime="…Z" data-until="gone"> how long is left: "4:12"; what the attribute says when that is over
+
 const day = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 const hour = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
 
-// <time datetime="…Z"> comes as UTC and is shown in the zone of the reader: today without its date.
-// A morph puts the UTC text back when it touches the element, hence the run after every swap.
-function showLocalTimes() {
-  const today = new Date().toDateString();
+function clock(seconds) {
+  const s = Math.max(0, Math.floor(seconds));
+  const two = (n) => String(n).padStart(2, "0");
+  return s < 3600 ? `${Math.floor(s / 60)}:${two(s % 60)}` : `${Math.floor(s / 3600)}:${two(Math.floor(s / 60) % 60)}:${two(s % 60)}`;
+}
+
+function ago(seconds) {
+  const s = Math.max(0, Math.floor(seconds));
+  if (s < 2) return "now";
+  if (s < 60) return `${s} s ago`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ago`;
+  return s < 86400 ? `${Math.floor(s / 3600)} h ago` : `${Math.floor(s / 86400)} d ago`;
+}
+
+function showTimes() {
+  const now = Date.now();
+  const today = new Date(now).toDateString();
   for (const element of document.querySelectorAll("time[datetime]")) {
     const at = new Date(element.dateTime);
     if (Number.isNaN(at.getTime())) continue;
-    const text = (at.toDateString() === today ? hour : day).format(at);
+    const local = (at.toDateString() === today ? hour : day).format(at);
+    const seconds = (now - at) / 1000;
+    let text = local;
+    if ("ago" in element.dataset) text = ago(seconds);
+    else if ("since" in element.dataset) text = clock(seconds);
+    else if ("until" in element.dataset) text = seconds < 0 ? clock(Math.ceil(-seconds)) : element.dataset.until;
     if (element.textContent !== text) element.textContent = text;
-    if (element.title !== element.dateTime) element.title = element.dateTime;
+    const title = text === local ? element.dateTime : local;
+    if (element.title !== title) element.title = title;
   }
 }
 
-document.addEventListener("DOMContentLoaded", showLocalTimes);
-document.addEventListener("htmx:after:swap", showLocalTimes);
+document.addEventListener("DOMContentLoaded", showTimes);
+document.addEventListener("htmx:after:swap", showTimes);
+document.addEventListener("times", showTimes);
+setInterval(() => { if (!document.hidden) showTimes(); }, 1000);
+
+// <button data-open="id"> opens a dialog, <button data-close> closes the one it is in.
+document.addEventListener("click", (event) => {
+  const opener = event.target.closest("[data-open]");
+  if (opener) {
+    const dialog = document.getElementById(opener.dataset.open);
+    if (dialog?.id === "keys") listKeys();
+    dialog?.showModal();
+  }
+  event.target.closest("[data-close]")?.closest("dialog")?.close();
+  if (event.target.localName === "dialog" && event.target === event.target.closest("dialog")) {
+    const box = event.target.getBoundingClientRect(); // a click beside the dialog
+    if (event.clientX < box.left || event.clientX > box.right || event.clientY < box.top || event.clientY > box.bottom) event.target.close();
+  }
+});
+
+// Keys. Whatever has data-key="x" is clicked, or, when it is a field, focused by x. data-key-name names it in the list.
+// j and k go through the elements with data-step.
+
+const typing = (element) => element.closest?.("input, textarea, select, [contenteditable]") !== null;
+
+function keyed(key) {
+  for (const element of document.querySelectorAll("[data-key]")) {
+    if (element.dataset.key === key && !element.disabled && element.checkVisibility()) return element;
+  }
+  return null;
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey && !event.altKey && !event.metaKey && event.key.toLowerCase() === "b") {
+    const target = keyed("b");
+    if (target) {
+      event.preventDefault();
+      target.click();
+    }
+    return;
+  }
+  if ((event.ctrlKey || event.metaKey) && event.key === "Enter" && event.target.form && typing(event.target)) {
+    event.preventDefault();
+    event.target.form.requestSubmit();
+    return;
+  }
+  if (event.ctrlKey || event.altKey || event.metaKey || event.defaultPrevented) return;
+  if (event.key === "Escape" && typing(event.target)) {
+    event.target.blur();
+    return;
+  }
+  if (typing(event.target) || document.querySelector("dialog[open]")) return;
+  if (event.key === "j" || event.key === "k") {
+    step(event.key === "j" ? 1 : -1);
+    return;
+  }
+  const target = keyed(event.key);
+  if (!target) return;
+  event.preventDefault();
+  if (typing(target)) target.focus();
+  else target.click();
+});
+
+function step(by) {
+  const steps = Array.from(document.querySelectorAll("[data-step]")).filter((e) => e.checkVisibility());
+  if (steps.length === 0) return;
+  const at = steps.findIndex((e) => e === document.activeElement || e.contains(document.activeElement));
+  const next = at < 0 ? (by > 0 ? 0 : steps.length - 1) : Math.min(Math.max(at + by, 0), steps.length - 1);
+  const target = steps[next].matches("a, button") ? steps[next] : steps[next].querySelector("a, button") ?? steps[next];
+  target.focus();
+  target.scrollIntoView({ block: "nearest" });
+}
+
+// listKeys fills the dialog with the keys that work on this page.
+function listKeys() {
+  const list = document.getElementById("keys-list");
+  const rows = [];
+  const add = (keys, name) => {
+    const row = document.createElement("div");
+    const term = document.createElement("dt");
+    for (const key of keys) {
+      const box = document.createElement("kbd");
+      box.textContent = key;
+      term.append(box, " ");
+    }
+    const text = document.createElement("dd");
+    text.textContent = name;
+    row.append(term, text);
+    rows.push(row);
+  };
+  const seen = new Set();
+  for (const element of document.querySelectorAll("[data-key]")) {
+    const key = element.dataset.key;
+    if (seen.has(key) || element.disabled || !element.checkVisibility()) continue;
+    seen.add(key);
+    add(key === "b" ? ["b", "Ctrl+B"] : [key], element.dataset.keyName ?? element.getAttribute("aria-label") ?? element.textContent.trim());
+  }
+  if (document.querySelector("[data-step]")) add(["j", "k"], "Next, previous");
+  if (document.querySelector("textarea")) add(["Ctrl+Enter"], "Send what is typed");
+  add(["Esc"], "Leave a field, close a dialog");
+  list.replaceChildren(...rows);
+}
+
+// <form data-keep="name"> keeps what is typed in its fields in this tab until the server has accepted it: a page that is
+// closed by mistake or a server that is away must cost nobody their text. A form with data-kept="false" is accepted.
+{
+  const field = (form, element) => `${form.dataset.keep}:${element.name}:${Array.from(form.querySelectorAll(`[name="${CSS.escape(element.name)}"]`)).indexOf(element)}`;
+  const texts = (form) => form.querySelectorAll("textarea[name], input[type=text][name]");
+  document.addEventListener("input", (event) => {
+    const form = event.target.form;
+    if (!form?.dataset.keep || !event.target.name || !event.target.matches("textarea, input[type=text]")) return;
+    try {
+      sessionStorage.setItem(field(form, event.target), event.target.value);
+    } catch {
+      // No storage, nothing kept.
+    }
+  });
+  document.addEventListener("DOMContentLoaded", () => {
+    for (const form of document.querySelectorAll("form[data-keep]")) {
+      for (const element of texts(form)) {
+        try {
+          const kept = sessionStorage.getItem(field(form, element));
+          if (kept && element.value === "") {
+            element.value = kept;
+            element.dispatchEvent(new Event("input", { bubbles: true }));
+          }
+        } catch {
+          return;
+        }
+      }
+    }
+  });
+  // forget drops what is kept of a form.
+  globalThis.forgetKept = (form) => {
+    for (const element of texts(form)) {
+      try {
+        sessionStorage.removeItem(field(form, element));
+      } catch {
+        return;
+      }
+    }
+  };
+}

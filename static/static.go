@@ -22,7 +22,7 @@ import (
 // dist is embedded with its hidden files, because in a fresh clone .gitkeep is all that it holds
 // and an embed pattern without a match does not compile.
 //
-//go:embed app.css app.js favicon.svg all:dist
+//go:embed *.css *.js favicon.svg all:dist
 var embedded embed.FS
 
 // root is where the files are served.

@@ -21,7 +21,7 @@ type loginView struct {
 
 // loginPath leads back to next after signing in.
 func loginPath(next string) string {
-	if next == pathStatus {
+	if next == pathHome {
 		return pathLogin
 	}
 	return pathLogin + "?" + url.Values{"next": {next}}.Encode()
@@ -33,7 +33,7 @@ func localPath(next string) string {
 	u, err := url.Parse(next)
 	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") ||
 		strings.ContainsAny(next, "\\\t\r\n") {
-		return pathStatus
+		return pathHome
 	}
 	return next
 }

@@ -15,13 +15,25 @@ import (
 
 // frame is what surrounds every page.
 type frame struct {
-	Title     string
+	Title string
+	// Nav is which entry of the main navigation this page is.
+	Nav string
+	// Live is the address of the stream that keeps the page up to date, with the cursor it was read at; empty: it stays as it is.
+	Live string
+	// Wide pages use the whole window.
+	Wide      bool
 	SignedIn  bool
 	Simulated bool
 	Kept      bool
 	Notice    string
 	Version   string
 }
+
+// The entries of the main navigation.
+const (
+	navHome = "home"
+	navNew  = "new"
+)
 
 func (s *Server) frame(c echo.Context, title string) frame {
 	signedIn, _ := c.Get(signedInKey).(bool)

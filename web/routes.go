@@ -8,15 +8,18 @@ import (
 
 // The paths that pages link to. Those of the API are in api/routes.go.
 const (
-	pathStatus  = "/"
-	pathSession = "/sessions/"
-	pathLogin   = "/login"
-	pathLogout  = "/logout"
-	pathStatic  = "/static/"
-	pathHealth  = "/healthz"
-	pathReady   = "/readyz"
-	pathMetrics = "/metrics"
-	prefixAPI   = "/api/v1"
+	pathHome       = "/"
+	pathSession    = "/sessions/" // :id, then /live, /messages, /stop, /dispatch
+	pathNewSession = "/sessions/new"
+	pathRun        = "/runs/" // :id, then /live, /cancel, /background, /requests/:n
+	pathCompare    = "/compare"
+	pathLogin      = "/login"
+	pathLogout     = "/logout"
+	pathStatic     = "/static/"
+	pathHealth     = "/healthz"
+	pathReady      = "/readyz"
+	pathMetrics    = "/metrics"
+	prefixAPI      = "/api/v1"
 )
 
 func (s *Server) routes() {
@@ -26,7 +29,7 @@ func (s *Server) routes() {
 
 	s.api.Mount(e.Group(prefixAPI))
 
-	get(e, pathStatus, s.statusPage)
+	get(e, pathHome, s.statusPage)
 	get(e, pathSession+":id", s.sessionPage)
 	get(e, pathLogin, s.loginPage)
 	e.POST(pathLogin, s.signIn)

@@ -78,6 +78,10 @@ type Server struct {
 	https bool
 	token [sha256.Size]byte
 	tally *tally
+
+	drafts *drafts
+	// followed is closed when the drafts are no longer followed.
+	followed chan struct{}
 }
 
 // New makes a server and starts following the live feed; Close ends that.
@@ -103,6 +107,11 @@ func New(o Options) (*Server, error) {
 		Runner: o.Runner, Reader: o.Reader, Bytes: o.Bytes, Events: o.Events, Prices: o.Prices,
 		Simulated: o.Simulated, Log: o.Log, Now: o.Now,
 	})
+	s.drafts, s.followed = newDrafts(), make(chan struct{})
+	go func() {
+		defer close(s.followed)
+		s.drafts.follow(s.api.Hub())
+	}()
 	s.echo = echo.New()
 	s.echo.HTTPErrorHandler = s.answerError
 	s.routes()
@@ -113,7 +122,10 @@ func New(o Options) (*Server, error) {
 func (s *Server) Handler() http.Handler { return s.echo }
 
 // Close ends every stream. Call it before http.Server.Shutdown, which waits for streams and does not end them.
-func (s *Server) Close() { s.api.Close() }
+func (s *Server) Close() {
+	s.api.Close()
+	<-s.followed
+}
 
 // MakeLoginLink makes a link that signs one browser in, once, within fifteen minutes.
 func (s *Server) MakeLoginLink(ctx context.Context) (string, error) {

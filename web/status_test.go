@@ -149,7 +149,7 @@ func TestStatusPage(t *testing.T) {
 	if diff := cmp.Diff(want, table(root)); diff != "" {
 		t.Errorf("sessions (-want +got):\n%s", diff)
 	}
-	if !strings.Contains(text(root), "Simulated model.") || strings.Contains(text(root), "Nothing is kept.") || !strings.Contains(text(root), "Sign out") {
+	if !strings.Contains(text(root), "Simulated model") || strings.Contains(text(root), "Nothing is kept.") || !strings.Contains(text(root), "Sign out") {
 		t.Errorf("page: %s", text(root))
 	}
 }
@@ -178,7 +178,7 @@ func TestNotices(t *testing.T) {
 		want, forbidden string
 	}{
 		{"real and kept", func(o *Options) { o.Simulated = false }, "Sessions", "Simulated"},
-		{"simulated", func(o *Options) { o.Simulated = true }, "Simulated model.", "Nothing is kept."},
+		{"simulated", func(o *Options) { o.Simulated = true }, "Simulated model", "Nothing is kept."},
 		{"lost", func(o *Options) { o.Kept, o.Notice = false, "Install redis-server to keep it." }, "Nothing is kept. Sessions are gone when the program ends. Install redis-server", "none"},
 		{"kept with a word", func(o *Options) { o.Notice = "Kept in /data." }, "Kept in /data.", "Nothing is kept."},
 	}

@@ -150,6 +150,9 @@ func New(o Options) *API {
 // Close ends every stream. Call it before http.Server.Shutdown, which waits for them.
 func (a *API) Close() { a.hub.Close() }
 
+// Hub gives the events to others than API clients.
+func (a *API) Hub() *sse.Hub { return a.hub }
+
 // Counts is what this process has done since it started.
 type Counts struct {
 	// Messages and Forks were accepted through the API, repeats of an Idempotency-Key included.

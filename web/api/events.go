@@ -111,8 +111,8 @@ func (a *API) eventLine(ctx context.Context, e forkcore.Event) ([]byte, error) {
 	return appendLine(nil, line)
 }
 
-// cursor reads where a stream goes on: the header of a browser that reconnects wins over the address that it was opened with.
-func cursor(c echo.Context) (*sse.ID, error) {
+// Cursor reads where a stream goes on, nil for now: the header of a browser that reconnects wins over the address that it was opened with.
+func Cursor(c echo.Context) (*sse.ID, error) {
 	field, text := "Last-Event-ID", c.Request().Header.Get("Last-Event-ID")
 	if text == "" {
 		field, text = "after", c.QueryParam("after")
@@ -128,7 +128,7 @@ func cursor(c echo.Context) (*sse.ID, error) {
 }
 
 func (a *API) sessionEvents(c echo.Context) error {
-	after, err := cursor(c)
+	after, err := Cursor(c)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (a *API) sessionEvents(c echo.Context) error {
 }
 
 func (a *API) allEvents(c echo.Context) error {
-	after, err := cursor(c)
+	after, err := Cursor(c)
 	if err != nil {
 		return err
 	}

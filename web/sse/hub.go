@@ -68,6 +68,9 @@ func (h *Hub) Close() {
 	<-h.done
 }
 
+// Open reports whether the hub still serves; a cut subscription of an open hub may be opened again.
+func (h *Hub) Open() bool { return h.ctx.Err() == nil }
+
 // Clients is the number of open subscriptions, Cut how many slow clients were cut since the start.
 func (h *Hub) Clients() int64 { return h.clients.Load() }
 
@@ -165,17 +168,31 @@ type Subscription struct {
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
 	unlink    func() bool
+	client    bool // counted by Clients
 }
 
 // NewSubscription prepares to watch a session; "" is all sessions. Its context ends with ctx, when the client is
 // cut, and when the hub closes. Nothing is collected before Collect. The caller calls Close.
 func (h *Hub) NewSubscription(ctx context.Context, sessionID string) *Subscription {
-	ctx, cancel := context.WithCancelCause(ctx)
-	s := &Subscription{hub: h, sessionID: sessionID, items: make(chan *Item, queueLength), ctx: ctx, cancel: cancel}
-	s.unlink = context.AfterFunc(h.ctx, func() { cancel(errors.New("the server is stopping")) })
+	s := h.NewObserver(ctx, sessionID)
+	s.client = true
 	h.clients.Add(1)
 	return s
 }
+
+// NewObserver is NewSubscription for a part of this program, which Clients does not count.
+func (h *Hub) NewObserver(ctx context.Context, sessionID string) *Subscription {
+	ctx, cancel := context.WithCancelCause(ctx)
+	s := &Subscription{hub: h, sessionID: sessionID, items: make(chan *Item, queueLength), ctx: ctx, cancel: cancel}
+	s.unlink = context.AfterFunc(h.ctx, func() { cancel(errors.New("the server is stopping")) })
+	return s
+}
+
+// Context ends with the subscription.
+func (s *Subscription) Context() context.Context { return s.ctx }
+
+// Items are the events since Collect, in order within a session. Whoever reads them slowly is cut.
+func (s *Subscription) Items() <-chan *Item { return s.items }
 
 // Collect begins to queue events.
 func (s *Subscription) Collect() {
@@ -195,7 +212,9 @@ func (s *Subscription) Close() {
 	s.hub.mu.Unlock()
 	s.unlink()
 	s.cancel(nil)
-	s.hub.clients.Add(-1)
+	if s.client {
+		s.hub.clients.Add(-1)
+	}
 }
 
 func (h *Hub) removeLocked(s *Subscription) {

@@ -234,6 +234,10 @@ func TestAllSpansSessionsAndResumes(t *testing.T) {
 	if want := []string{"a/30001-0", "b/20000-0", "c/30000-0"}; !slices.Equal(got, want) {
 		t.Errorf("replayed %v, want %v", got, want)
 	}
+	// Until its heartbeat the stream still replays, and labels what it sends with the cursor.
+	if f, err := readFrame(s.r); err != nil || f.Event != "heartbeat" {
+		t.Fatalf("after the replay came %+v, %v; want a heartbeat", f, err)
+	}
 	m.publish("b", 40_000)
 	if f := s.next(); f.ID != "40000-0" || string(f.Data) != "b/40000-0" {
 		t.Errorf("live frame %s %q", f.ID, f.Data)

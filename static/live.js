@@ -1,0 +1,128 @@
+// The live stream of a page: <div id="live" hx-sse:connect="…" hx-trigger="live:connect">. htmx reads the stream and
+// resumes it by Last-Event-ID; here is what it leaves out.
+"use strict";
+
+{
+  // Sent by the server every 10 seconds when nothing else is.
+  const SILENCE = 25_000;
+  const RETRY_FIRST = 500;
+  const RETRY_LAST = 5_000;
+
+  const live = () => document.getElementById("live");
+  let connection; // of htmx, while there is one
+  let heard = Date.now();
+  let retry = RETRY_FIRST;
+  let timer;
+  let attempted = 0;
+
+  // merge: each child of a piece replaces the element with its id, or is appended to the target when there is none.
+  // A piece that comes twice therefore changes nothing.
+  let internal;
+  htmx.registerExtension("forkyard-merge", {
+    init: (api) => { internal = api; },
+    handle_swap: (style, target, fragment) => {
+      if (style !== "merge") return false;
+      const drawn = [];
+      for (const child of Array.from(fragment.children)) {
+        const present = child.id ? document.getElementById(child.id) : null;
+        if (present) {
+          const piece = new DocumentFragment();
+          piece.append(child);
+          internal.morph(present, piece, false);
+          drawn.push(present);
+        } else {
+          target.append(child);
+          drawn.push(child);
+        }
+      }
+      return drawn;
+    },
+    // What a reader opened stays open, and what they typed or chose stays as it is.
+    htmx_before_morph_attr: (element, detail) => !(detail.attrName === "open" && element.localName === "details"),
+  });
+
+  function connect() {
+    clearTimeout(timer);
+    const element = live();
+    if (!element || document.hidden || element._htmx?.sse) return;
+    // A request may hang without an answer; a second one must not start beside it.
+    if (Date.now() - attempted < RETRY_FIRST) {
+      timer = setTimeout(connect, RETRY_FIRST);
+      return;
+    }
+    attempted = Date.now();
+    htmx.trigger(element, "live:connect");
+  }
+
+  // later connects again after a failed first attempt: htmx only resumes what was open once.
+  function later() {
+    clearTimeout(timer);
+    timer = setTimeout(connect, retry);
+    retry = Math.min(2 * retry, RETRY_LAST);
+  }
+
+  function fresh() {
+    heard = Date.now();
+    retry = RETRY_FIRST;
+    document.getElementById("stale")?.setAttribute("hidden", "");
+  }
+
+  function stale(since) {
+    const notice = document.getElementById("stale");
+    if (!notice || !notice.hidden) return;
+    const time = notice.querySelector("time");
+    if (time) time.dateTime = new Date(since).toISOString();
+    notice.hidden = false;
+    document.dispatchEvent(new CustomEvent("times"));
+  }
+
+  const ours = (event) => event.target === live();
+
+  document.addEventListener("htmx:sse:after:connection", (event) => {
+    if (!ours(event)) return;
+    connection = event.detail.connection;
+    fresh();
+  });
+  document.addEventListener("htmx:sse:before:message", (event) => {
+    if (ours(event)) fresh();
+  });
+  document.addEventListener("htmx:sse:error", (event) => {
+    if (!ours(event)) return;
+    // Signed out, or the session is gone: the whole page says what happened.
+    if ([401, 403, 404].includes(event.detail.status)) location.reload();
+    stale(heard);
+  });
+  document.addEventListener("htmx:sse:close", (event) => {
+    if (!ours(event)) return;
+    connection = undefined;
+    if (event.detail.reason === "ended") later();
+  });
+  // htmx would draw an error page into the element.
+  document.addEventListener("htmx:before:swap", (event) => {
+    if (ours(event) && !live()._htmx?.sse) event.preventDefault();
+  });
+  document.addEventListener("htmx:finally:request", (event) => {
+    if (!ours(event) || live()._htmx?.sse || document.hidden) return;
+    stale(heard);
+    later();
+  });
+
+  // A connection can die without a word: a laptop that slept, a proxy that forgot. The stream is never silent for long.
+  setInterval(() => {
+    if (document.hidden || !live() || Date.now() - heard < SILENCE) return;
+    stale(heard);
+    if (connection?.reader) connection.reader.cancel();
+    else connect();
+  }, 1_000);
+
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) return;
+    // While hidden no stream was held, so silence says nothing yet.
+    heard = Date.now();
+    connect();
+  });
+  addEventListener("offline", () => stale(heard));
+  addEventListener("online", connect);
+  addEventListener("pageshow", (event) => { if (event.persisted) connect(); });
+  document.addEventListener("DOMContentLoaded", connect);
+}
