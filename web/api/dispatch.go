@@ -73,7 +73,7 @@ func dispatchView(d forkcore.Dispatch, prices Prices) dispatch {
 		Gate:  gate{Mode: d.GateMode, State: d.Gate, Generation: d.Generation, LeaderRunID: orNull(d.LeaderRunID), History: make([]gateEvent, len(d.GateHistory))},
 		Quote: d.Quote, Remaining: d.Remaining, RunIDs: d.RunIDs,
 		Bill: bill{
-			FirstRequests: firstBill{billOf: billOf{d.FirstRequestUsage, d.FirstRequests.Known()}, InputCostNanoUSD: firstInputCost(d, prices)},
+			FirstRequests: firstBill{billOf: billOf{d.FirstRequestUsage, d.FirstRequests.Known()}, InputCostNanoUSD: FirstInputCost(d, prices)},
 			Total:         billOf{d.Usage, d.Cost.Known()},
 		},
 	}
@@ -95,16 +95,12 @@ func dispatchWithRuns(d forkcore.Dispatch, runs []forkcore.Run, prices Prices) d
 	v := dispatchView(d, prices)
 	views, reports, conflicts := runViews(runs), mergeReports(runs), fileConflicts(runs)
 	v.Runs, v.Report, v.FileConflicts = &views, &reports, &conflicts
-	for _, r := range runs {
-		if r.Usage.TotalInput() == 0 {
-			v.Bill.Verdict = nil // it never got an answer, and the quote speaks of all
-		}
-	}
+	v.Bill.Verdict = BillVerdict(d, runs, prices)
 	return v
 }
 
-// firstInputCost is the bill of the first requests without their output.
-func firstInputCost(d forkcore.Dispatch, prices Prices) *int64 {
+// FirstInputCost is the bill of the first requests without their output, in nano-dollars; nil when a part of it has no price.
+func FirstInputCost(d forkcore.Dispatch, prices Prices) *int64 {
 	cost := d.FirstRequests.Known()
 	if cost == nil || prices == nil {
 		return nil
@@ -115,6 +111,17 @@ func firstInputCost(d forkcore.Dispatch, prices Prices) *int64 {
 	}
 	input := *cost - d.FirstRequestUsage.Output*info.RatesFor(d.Quote.SharedTokens).Output
 	return &input
+}
+
+// BillVerdict compares the quote of a dispatch with the input of its runs' first requests: "cheaper", "as quoted" or
+// "costlier"; nil until all have ended, without a price, and when a run never got an answer: the quote speaks of all.
+func BillVerdict(d forkcore.Dispatch, runs []forkcore.Run, prices Prices) *string {
+	for _, r := range runs {
+		if r.Usage.TotalInput() == 0 {
+			return nil
+		}
+	}
+	return verdict(d, FirstInputCost(d, prices))
 }
 
 // tolerance is the part of a quote, 1/20, by which a bill may differ and still be as quoted: directives are counted in bytes.

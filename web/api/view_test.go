@@ -81,19 +81,25 @@ func TestRunViewNumbers(t *testing.T) {
 
 // A fan-out of which not every run got an answer has no verdict: the quote speaks of all.
 func TestVerdictOfUnansweredRuns(t *testing.T) {
-	n := int64(1000)
-	d := forkcore.Dispatch{Quote: forkcore.Quote{Gate: true, ColdNanoUSD: &n}, FirstRequestUsage: forkcore.Usage{Input: 1}}
-	if verdict(d, &n) == nil {
-		t.Fatal("no verdict for an answered fan-out")
+	prices, err := forkcore.EmbeddedCatalogue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	quoted := int64(20_000)
+	d := forkcore.Dispatch{
+		Quote:             forkcore.Quote{Model: "claude-sonnet-5-5", Gate: true, ColdNanoUSD: &quoted},
+		FirstRequestUsage: forkcore.Usage{Input: 10}, FirstRequests: forkcore.Cost{NanoUSD: 20_000},
+	}
+	answered := forkcore.Run{Usage: forkcore.Usage{Input: 10}}
+	if v := dispatchWithRuns(d, []forkcore.Run{answered}, prices).Bill.Verdict; v == nil || *v != "as quoted" {
+		t.Errorf("verdict %v of an answered fan-out, want as quoted", v)
+	}
+	if v := dispatchWithRuns(d, []forkcore.Run{answered, {}}, prices).Bill.Verdict; v != nil {
+		t.Errorf("verdict %q though one run got no answer", *v)
 	}
 	d.FirstRequestUsage = forkcore.Usage{}
-	if v := verdict(d, &n); v != nil {
+	if v := BillVerdict(d, []forkcore.Run{answered}, prices); v != nil {
 		t.Errorf("verdict %q though nothing was answered", *v)
-	}
-	d.FirstRequestUsage, d.FirstRequests = forkcore.Usage{Input: 1}, forkcore.Cost{NanoUSD: 1000}
-	answered := forkcore.Run{Usage: forkcore.Usage{Input: 1}}
-	if v := dispatchWithRuns(d, []forkcore.Run{answered, {}}, nil).Bill.Verdict; v != nil {
-		t.Errorf("verdict %q though one run got no answer", *v)
 	}
 }
 
