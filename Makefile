@@ -31,7 +31,7 @@ run: ## Install what is missing, build and start everything in one process: http
 
 .PHONY: test
 test: ## Test everything with the race detector (PKG=./web/... RUN=TestName)
-	@scripts/need.sh git redis-server rg npm gcc chromium python3 ps
+	@scripts/need.sh git redis-server rg npm gcc chromium nginx python3 ps
 	@$(MAKE) --no-print-directory assets generate
 	@go tool -modfile=tools/go.mod gotestsum --format=pkgname-and-test-fails --format-hide-empty-pkg -- \
 		-race -shuffle=on -timeout=5m $(if $(RUN),-run='$(RUN)') $(PKG)

@@ -4,6 +4,7 @@
 # A failed attempt is remembered in bin/.missing/ so that the next start is not slowed down by another one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+PATH=$PATH:/usr/sbin # nginx is there, where few but root look
 
 package_of() {
 	case $1 in
@@ -41,8 +42,9 @@ if ! command -v apt-get >/dev/null || ! "${as_root[@]}" true 2>/dev/null; then
 	exit 0
 fi
 
-# Debian starts a service as soon as its package is there. Forkyard runs a Redis of its own, so the one of the
-# system must not take port 6379: this policy forbids starting, unless the machine has a policy already.
+# Debian starts a service as soon as its package is there. Forkyard runs a Redis of its own and tests an nginx of their
+# own, so those of the system must not take ports 6379 and 80: this policy forbids starting, unless the machine has a
+# policy already.
 policy=/usr/sbin/policy-rc.d
 own_policy=no
 log=$(mktemp)
@@ -75,8 +77,8 @@ for program in "${wanted[@]}"; do
 		touch "$failed/$program"
 		tail -n 3 "$log" >&2
 		echo "could not install $program" >&2
-	elif [ "$program" = redis-server ] && command -v systemctl >/dev/null; then
+	elif [[ $program =~ ^(redis-server|nginx)$ ]] && command -v systemctl >/dev/null; then
 		# The policy is for now, this is for the next boot.
-		"${as_root[@]}" systemctl disable --quiet redis-server 2>/dev/null || true
+		"${as_root[@]}" systemctl disable --quiet "$program" 2>/dev/null || true
 	fi
 done

@@ -344,6 +344,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	code := m.Run()
+	stopBrowser()
 	os.RemoveAll(binDir)
 	os.Exit(code)
 }
