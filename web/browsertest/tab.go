@@ -19,7 +19,7 @@ import (
 )
 
 // patience is how long a page may take for anything: pages answer within milliseconds, machines that test are busy.
-const patience = 20 * time.Second
+const patience = 30 * time.Second
 
 // Tab is a tab of a browser. Its methods end the test when the page does not do what they ask for.
 type Tab struct {
@@ -284,7 +284,17 @@ func (tab *Tab) Tolerate(pattern string) {
 
 // Problems returns what the page complained about since the last call: exceptions, errors and warnings of the console,
 // violations of the content security policy, requests that failed, dialogs.
-func (tab *Tab) Problems() []string { return tab.journal.problems() }
+func (tab *Tab) Problems() []string {
+	// The browser reports some of them in a task of its own, after what caused them: let those that wait pass.
+	ctx, cancel := context.WithTimeout(tab.ctx, patience)
+	defer cancel()
+	_, err := chromedp.Run(ctx, chromedp.Evaluate[chromedp.Void](`new Promise((done) => setTimeout(() => setTimeout(done)))`, chromedp.EvalAwaitPromise))
+	problems := tab.journal.problems()
+	if err != nil && tab.ctx.Err() == nil {
+		problems = append(problems, "it does not answer any more: "+err.Error())
+	}
+	return problems
+}
 
 // Requests returns "METHOD URL" of every request that the tab made.
 func (tab *Tab) Requests() []string {
