@@ -81,6 +81,13 @@ func (f *fake) RunsOf(_ context.Context, id, _ string, _ int) ([]forkcore.Run, s
 }
 
 func (f *fake) Run(_ context.Context, id string) (forkcore.Run, error) {
+	for _, runs := range f.runs {
+		for _, r := range runs {
+			if r.ID == id {
+				return r, f.fail
+			}
+		}
+	}
 	return forkcore.Run{ID: id}, f.fail
 }
 

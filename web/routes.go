@@ -9,6 +9,9 @@ import (
 // The paths that pages link to. Those of the API are in api/routes.go.
 const (
 	pathHome       = "/"
+	pathLive       = "/live" // of the first page
+	pathSample     = "/sample"
+	pathCheck      = "/provider/check"
 	pathSession    = "/sessions/" // :id, then /live, /messages, /stop, /dispatch
 	pathNewSession = "/sessions/new"
 	pathRun        = "/runs/" // :id, then /live, /cancel, /background, /requests/:n
@@ -29,7 +32,10 @@ func (s *Server) routes() {
 
 	s.api.Mount(e.Group(prefixAPI))
 
-	get(e, pathHome, s.statusPage)
+	get(e, pathHome, s.home)
+	get(e, pathLive, s.homeLive)
+	e.POST(pathSample, s.startSample)
+	e.POST(pathCheck, s.checkProvider)
 	get(e, pathSession+":id", s.sessionPage)
 	get(e, pathLogin, s.loginPage)
 	e.POST(pathLogin, s.signIn)

@@ -60,9 +60,13 @@ type Options struct {
 	Notice string
 	// TokenPath is the file that holds AdminToken, empty when it came from the environment.
 	TokenPath string
-	// Workspaces are the configured roots, for the examples on the status page.
+	// Workspaces are the folders that sessions may use.
 	Workspaces []string
-	Version    string
+	// Sample is the one of them that holds the sample repository; empty when there is none.
+	Sample string
+	// Provider is the endpoint that answers.
+	Provider Provider
+	Version  string
 
 	Log *slog.Logger     // nil: discarded
 	Now func() time.Time // nil: time.Now

@@ -11,13 +11,34 @@ import (
 	"forkyard/web/api"
 )
 
+// statusRuns is how many runs the page of a session shows.
+const statusRuns = 100
+
+// countRuns says how many runs there are, more than that when more are stored, and how many of them have not ended.
+func countRuns(runs int, more bool, active int64) string {
+	text := fmt.Sprintf("%d runs", runs)
+	switch {
+	case more:
+		text = fmt.Sprintf("more than %d runs", runs)
+	case runs == 0:
+		text = "no runs"
+	case runs == 1:
+		text = "1 run"
+	}
+	if active > 0 {
+		text += fmt.Sprintf(", %d active", active)
+	}
+	return text
+}
+
 // sessionView is what the page of a session shows.
 type sessionView struct {
 	sessionRow
-	Workspace, Mode string
-	Cache           string // what the provider still holds
-	Table           []runRow
-	More            bool // there are older runs than those shown
+	Mode  string
+	Runs  string
+	Cache string // what the provider still holds
+	Table []runRow
+	More  bool // there are older runs than those shown
 }
 
 // runRow is one line of the table of runs.
@@ -85,8 +106,8 @@ func (s *Server) sessionPage(c echo.Context) error {
 		return err
 	}
 	v := sessionView{
-		sessionRow: newSessionRow(session, active, len(runs), next != ""),
-		Workspace:  session.Workspace, Mode: string(session.Mode), Cache: cacheLine(session.Warm, s.o.Now()), More: next != "",
+		sessionRow: newSessionRow(session, active, s.o.Now()), Runs: countRuns(len(runs), next != "", session.ActiveRuns),
+		Mode: string(session.Mode), Cache: cacheLine(session.Warm, s.o.Now()), More: next != "",
 	}
 	for _, r := range runs {
 		v.Table = append(v.Table, newRunRow(r))

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -77,12 +78,12 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if len(token) < 16 {
 		log.Warn("FORKYARD_ADMIN_TOKEN is short enough to be guessed; use 16 characters or more")
 	}
+	sample := ""
 	if len(c.workspaces) == 0 && len(c.remotes) == 0 {
-		dir, err := sampleWorkspace(ctx, c.dataDir)
-		if err != nil {
+		if sample, err = sampleWorkspace(ctx, c.dataDir); err != nil {
 			return fmt.Errorf("make the sample workspace: %w", err)
 		}
-		c.workspaces = []string{dir}
+		c.workspaces = []string{sample}
 	}
 
 	embedded := c.redisURL == ""
@@ -108,7 +109,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return fmt.Errorf("the Redis at FORKYARD_REDIS_URL: %w", err)
 	}
 
-	simulated := c.simulated
+	simulated, provider := c.simulated, web.Provider{BaseURL: cmp.Or(c.baseURL, anthropic.DefaultBaseURL), KeyEnd: keyEnd(c.apiKey), Model: c.model}
 	var cacheSince time.Time
 	if c.apiKey == "" && c.baseURL == "" {
 		url, stop, err := startSimulator()
@@ -117,6 +118,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		}
 		closers.add(stop)
 		c.baseURL, c.apiKey, simulated, cacheSince = url, "simulated", true, time.Now()
+		provider.BaseURL = ""
 		if !embedded {
 			if err := store.PublishSimulator(ctx, url); err != nil {
 				return err
@@ -130,6 +132,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err != nil {
 		return err
 	}
+	provider.Checker = model
 	catalogue, err := forkcore.EmbeddedCatalogue()
 	if err != nil {
 		return err
@@ -169,7 +172,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	server, err := web.New(web.Options{
 		Runner: eng, Reader: store, Bytes: eng, Events: store, Secrets: store, Prices: catalogue,
 		AdminToken: token, TokenPath: tokenPath, Addr: listener.Addr().String(), PublicURL: c.publicURL,
-		Simulated: simulated, Kept: db.kept, Notice: db.sentence(), Workspaces: c.workspaces, Version: version(), Log: log,
+		Simulated: simulated, Kept: db.kept, Notice: db.sentence(), Workspaces: c.workspaces, Sample: sample, Provider: provider, Version: version(), Log: log,
 	})
 	if err != nil {
 		listener.Close()
@@ -259,6 +262,14 @@ func banner(w io.Writer, link string, simulated bool, c config, db *database, to
 		fmt.Fprintln(w, "  Workers     start cmd/worker with the same FORKYARD_REDIS_URL, key and base URL; forks wait in the queue until one runs")
 	}
 	fmt.Fprintln(w)
+}
+
+// keyEnd is enough of a key to tell it from others and too little to use; empty for a key that is short.
+func keyEnd(key string) string {
+	if len(key) < 20 {
+		return ""
+	}
+	return key[len(key)-4:]
 }
 
 func version() string {

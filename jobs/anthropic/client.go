@@ -26,8 +26,10 @@ import (
 	"forkyard/forkcore"
 )
 
+// DefaultBaseURL is the provider's own endpoint.
+const DefaultBaseURL = "https://api.anthropic.com"
+
 const (
-	defaultBaseURL      = "https://api.anthropic.com"
 	defaultIdleTimeout  = 90 * time.Second
 	defaultTotalTimeout = 30 * time.Minute
 
@@ -73,13 +75,13 @@ var _ forkcore.Model = (*Client)(nil)
 func New(o Options) (*Client, error) {
 	base := o.BaseURL
 	if base == "" {
-		base = defaultBaseURL
+		base = DefaultBaseURL
 	}
 	u, err := url.Parse(base)
 	switch {
 	case err != nil:
 		// The parse error would repeat the URL, and with it a password.
-		return nil, errors.New("the base URL cannot be parsed; want something like " + defaultBaseURL)
+		return nil, errors.New("the base URL cannot be parsed; want something like " + DefaultBaseURL)
 	case u.User != nil:
 		return nil, errors.New("the base URL must not contain a user or password; give the key as the API key")
 	case u.Scheme != "http" && u.Scheme != "https", u.Host == "", u.RawQuery != "", u.Fragment != "":
