@@ -16,7 +16,8 @@ COPY --from=assets /src/static/dist ./static/dist
 # Static programs: the runtime image may differ from the build image.
 ENV CGO_ENABLED=0
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    go build -trimpath -buildvcs=false -ldflags="-s -w" -o /out/ ./cmd/...
+    go run ./static/chroma static/dist/chroma.css \
+ && go build -trimpath -buildvcs=false -ldflags="-s -w" -o /out/ ./cmd/...
 
 FROM debian:bookworm-slim AS base
 RUN apt-get update \

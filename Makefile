@@ -45,7 +45,7 @@ bench: assets generate ## Run the benchmarks (BENCH=Encode PKG=./forkcore)
 	go test -run=NONE -bench='$(BENCH)' -benchmem $(PKG)
 
 .PHONY: assets
-assets: $(LIBRARIES) ## Fetch the browser libraries when their lock file changed
+assets: $(LIBRARIES) static/dist/chroma.css ## Fetch the browser libraries and write the colours of code when their versions changed
 	@:
 
 .PHONY: generate
@@ -81,6 +81,9 @@ static/node_modules/.package-lock.json: static/package.json static/package-lock.
 $(LIBRARIES) &: static/node_modules/.package-lock.json
 	cd static && npm run --silent build
 	@touch $(LIBRARIES)
+
+static/dist/chroma.css: $(wildcard static/chroma/*.go) go.mod
+	go run ./static/chroma $@
 
 # templ leaves a file alone that would not change, hence the touch.
 %_templ.go: %.templ

@@ -83,7 +83,8 @@ type Server struct {
 	token [sha256.Size]byte
 	tally *tally
 
-	drafts *drafts
+	markdown *markdown
+	drafts   *drafts
 	// followed is closed when the drafts are no longer followed.
 	followed chan struct{}
 }
@@ -105,7 +106,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		o: o, gate: gate, base: base.String(), https: base.Scheme == "https",
-		token: sha256.Sum256([]byte(o.AdminToken)), tally: newTally(),
+		token: sha256.Sum256([]byte(o.AdminToken)), tally: newTally(), markdown: newMarkdown(),
 	}
 	s.api = api.New(api.Options{
 		Runner: o.Runner, Reader: o.Reader, Bytes: o.Bytes, Events: o.Events, Prices: o.Prices,
