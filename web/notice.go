@@ -84,25 +84,7 @@ const longResult = 700
 func (v noticeView) figures() string {
 	parts := []string{grouped(v.Tokens) + " tokens", counted(v.Tools, "tool call")}
 	if v.Took > 0 {
-		parts = append(parts, took(v.Took))
+		parts = append(parts, spanText(v.Took))
 	}
 	return strings.Join(parts, " · ")
-}
-
-func counted(n int64, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return grouped(n) + " " + noun + "s"
-}
-
-// took shows a duration: "0.8 s", "12 s", "3 min 5 s".
-func took(d time.Duration) string {
-	switch {
-	case d < 10*time.Second:
-		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
-	case d < time.Minute:
-		return strconv.Itoa(int(d.Seconds())) + " s"
-	}
-	return strconv.Itoa(int(d.Minutes())) + " min " + strconv.Itoa(int(d.Seconds())%60) + " s"
 }

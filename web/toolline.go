@@ -50,7 +50,7 @@ func (t *toolLine) answer(b forkcore.Block) {
 	if b.Text == "" {
 		t.Output = string(b.Raw) // an image, or several blocks
 	}
-	t.Last = lastLine(t.Output)
+	t.Last = outputLine(t.Output)
 }
 
 // launched takes in the fork that answers the call.
@@ -98,8 +98,8 @@ func (t *toolLine) stateWords() string {
 	return "done"
 }
 
-// lastLine is the last line of a text that is not empty, of at most 120 characters.
-func lastLine(text string) string {
+// outputLine is the last line of a text that is not empty, of at most 120 characters.
+func outputLine(text string) string {
 	text = strings.TrimRight(text, " \t\r\n")
 	return shorten(forkcore.CutText(text[strings.LastIndexByte(text, '\n')+1:], 2_000), 120)
 }

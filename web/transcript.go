@@ -328,22 +328,15 @@ func (f *fold) stop(ended func(runID string) bool) {
 	}
 }
 
+// draftLine is how many characters of a thought or an input show while it is written.
+const draftLine = 80
+
 // draftText is a block of an unfinished message; what nobody here has seen is an ellipsis.
 func draftText(b draftBlock) string {
 	if b.Lost > 0 {
 		return "…" + b.Text
 	}
 	return b.Text
-}
-
-// inputTail is the end of the input that is being written.
-func inputTail(b draftBlock) string {
-	const shown = 80
-	r := []rune(strings.Join(strings.Fields(strings.ToValidUTF8(b.Text[max(0, len(b.Text)-1_000):], "")), " "))
-	if len(r) > shown {
-		return "…" + string(r[len(r)-shown:])
-	}
-	return string(r)
 }
 
 // placeholderNote says what stands before the rules.
