@@ -70,7 +70,11 @@ function showTimes() {
     if ("ago" in element.dataset) text = ago(seconds);
     else if ("since" in element.dataset) text = clock(seconds);
     else if ("until" in element.dataset) text = seconds < 0 ? clock(Math.ceil(-seconds)) : element.dataset.until;
-    if (element.textContent !== text) element.textContent = text;
+    if (element.textContent !== text) {
+      element.textContent = text;
+      // "expired" tells an element around it that the time is over, once, and not for times that were over long before.
+      if (text === element.dataset.until && seconds < 5) element.dispatchEvent(new CustomEvent("expired", { bubbles: true }));
+    }
     const title = text === local ? element.dateTime : local;
     if (element.title !== title) element.title = title;
   }
@@ -218,4 +222,62 @@ function listKeys() {
       }
     }
   };
+}
+
+// <form data-keep-form="name" data-fresh> is kept as a whole in this tab, hidden fields included: rows that were added,
+// choices, and the key that makes a second sending start nothing. A fresh form, one that nobody typed in, is drawn again
+// by its server with what was kept. It is forgotten when the server leads on to another page.
+{
+  const of = (element) => element?.closest?.("form[data-keep-form]");
+  const slot = (form) => `form:${form.dataset.keepForm}`;
+  const keep = (form) => {
+    try {
+      sessionStorage.setItem(slot(form), new URLSearchParams(new FormData(form)).toString());
+    } catch {
+      // No storage, nothing kept.
+    }
+  };
+  document.addEventListener("input", (event) => {
+    const form = of(event.target);
+    if (form) keep(form);
+  });
+  document.addEventListener("DOMContentLoaded", async () => {
+    const form = document.querySelector("form[data-keep-form][data-fresh]");
+    let kept = null;
+    try {
+      kept = form && sessionStorage.getItem(slot(form));
+    } catch {
+      return;
+    }
+    if (!kept) return;
+    const answer = await fetch(form.getAttribute("action"), {
+      method: "POST", headers: { "HX-Request": "true" }, body: new URLSearchParams(`${kept}&action=restore`),
+    }).catch(() => null);
+    // What was typed meanwhile is newer.
+    if (!answer?.ok || sessionStorage.getItem(slot(form)) !== kept) return;
+    await htmx.swap({ sourceElement: form, target: form, text: await answer.text(), swap: "outerMorph" });
+    announce("What you had typed is back");
+  });
+  document.addEventListener("htmx:after:swap", (event) => {
+    const form = of(event.target);
+    if (form && !("fresh" in form.dataset)) keep(form);
+  });
+  document.addEventListener("htmx:after:request", (event) => {
+    const form = of(event.target);
+    if (!form || !event.detail.ctx.hx?.redirect) return;
+    sessionStorage.removeItem(slot(form));
+    delete form.dataset.keepForm; // whatever is still typed while the next page loads is not wanted
+  });
+  document.addEventListener("htmx:error", (event) => {
+    const form = of(event.target);
+    const place = form?.querySelector("[data-problem]");
+    // A quote that does not come is not worth a word; the next key asks for another.
+    if (!place || event.target !== form && !event.target.matches("button")) return;
+    const notice = document.createElement("p");
+    notice.className = "notice";
+    notice.dataset.kind = "error";
+    notice.textContent = "The server did not answer. What you typed is still here: send it again. If it did arrive the first time, nothing is started twice.";
+    place.replaceChildren(notice);
+    place.scrollIntoView({ block: "nearest" });
+  });
 }

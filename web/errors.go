@@ -30,6 +30,17 @@ func (s *Server) answerError(err error, c echo.Context) {
 		if p.Status == http.StatusNotFound {
 			p.Detail, p.NextStep = "There is nothing at this address.", "Go back to the sessions."
 		}
+		if r.Header.Get("HX-Request") != "" {
+			// A part of a page cannot become an error page: what was typed there would be gone. The page says it where it
+			// has a place for it.
+			h := c.Response().Header()
+			h.Set("HX-Retarget", "[data-problem]")
+			h.Set("HX-Reswap", "innerHTML")
+			if err := s.render(c, p.Status, problemNotice(p.Detail, p.NextStep)); err != nil {
+				s.o.Log.Error("answering an error", "path", r.URL.Path, "error", err)
+			}
+			return
+		}
 		err = s.render(c, p.Status, errorPage(s.frame(c, p.Title), errorView{
 			Status: p.Status, Title: p.Title, Detail: p.Detail, NextStep: p.NextStep,
 			RequestID: c.Response().Header().Get(requestIDHeader),

@@ -13,6 +13,7 @@ const (
 	pathSample     = "/sample"
 	pathCheck      = "/provider/check"
 	pathSession    = "/sessions/" // :id, then /live, /messages, /stop, /dispatch
+	pathSessions   = "/sessions"
 	pathNewSession = "/sessions/new"
 	pathRun        = "/runs/" // :id, then /live, /cancel, /background, /requests/:n
 	pathCompare    = "/compare"
@@ -36,7 +37,12 @@ func (s *Server) routes() {
 	get(e, pathLive, s.homeLive)
 	e.POST(pathSample, s.startSample)
 	e.POST(pathCheck, s.checkProvider)
+	get(e, pathNewSession, s.newSessionPage)
+	e.POST(pathSessions, s.createSession)
 	get(e, pathSession+":id", s.sessionPage)
+	get(e, pathSession+":id/dispatch", s.dispatchPage)
+	e.POST(pathSession+":id/dispatch", s.dispatch)
+	e.POST(pathSession+":id/dispatch/quote", s.dispatchQuote)
 	get(e, pathLogin, s.loginPage)
 	e.POST(pathLogin, s.signIn)
 	e.POST(pathLogout, s.signOut)

@@ -66,7 +66,10 @@ type Options struct {
 	Sample string
 	// Provider is the endpoint that answers.
 	Provider Provider
-	Version  string
+	// Models are the ids to choose from; while answers are simulated there are no others. DefaultModel is chosen first.
+	Models       []string
+	DefaultModel string
+	Version      string
 
 	Log *slog.Logger     // nil: discarded
 	Now func() time.Time // nil: time.Now

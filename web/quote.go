@@ -1,0 +1,200 @@
+package web
+
+import (
+	"fmt"
+	"time"
+
+	"forkyard/forkcore"
+	"forkyard/web/api"
+)
+
+// offerView is what a fan-out will cost, before it is sent.
+type offerView struct {
+	// Version makes the element of a redrawn form a new one, so that an answer to an older question finds no place.
+	Version int
+	// Problem and NextStep replace everything else: there is no quote.
+	Problem, NextStep string
+
+	Forks   int  // as typed; the quote is for one when nothing is
+	Sample  bool // the quote is for one short directive, because none is typed
+	Prefix  string
+	Warm    bool
+	Until   time.Time // when the provider may forget what it holds; zero: not known
+	Bars    []quoteBar
+	Extra   string // one more fork
+	Gate    bool
+	GateWhy string
+	// Sentence explains the price.
+	Sentence string
+	// Expected is the price of the first requests, empty without directives.
+	Expected string
+	// Short says that a budget does not reach.
+	Short string
+}
+
+// quoteBar is one price beside the others.
+type quoteBar struct {
+	Name, Cost, Class string
+	Width             string // of 100, of the dearest; empty without a price
+	Chosen            bool   // this is what the dispatch would cost
+}
+
+// expected is the price of a fan-out as it would be sent now; nil without a price.
+func expected(q forkcore.Quote) *int64 {
+	if q.Children > 1 && !q.Gate {
+		return q.UngatedNanoUSD
+	}
+	if q.Warm {
+		return q.WarmNanoUSD
+	}
+	return q.ColdNanoUSD
+}
+
+// extraFork is the price of the first request of one more fork with a directive of average length.
+func extraFork(info forkcore.ModelInfo, q forkcore.Quote) int64 {
+	own := q.DirectiveTokens / int64(max(q.Children, 1))
+	rates := info.RatesFor(q.SharedTokens + own)
+	if q.SharedTokens < info.MinCacheable {
+		rates.Read, rates.Write5m = rates.Input, rates.Input
+	}
+	rest := rates.Read
+	// The gate of a second fork comes with it.
+	if q.Children > 1 && !q.Gate {
+		rest = rates.Write5m
+	}
+	return rates.Read*q.PrefixTokens + rest*(q.SharedTokens-q.PrefixTokens) + rates.Input*own
+}
+
+// newOffer puts a quote in words. forks is how many directives are typed: with none, q is that of a sample. wish is the
+// gate that was chosen, budget what the fan-out may cost in nano-dollars, 0 for no limit.
+func newOffer(q forkcore.Quote, forks int, wish forkcore.GateMode, session forkcore.Session, budget int64, prices api.Prices, now time.Time) offerView {
+	v := offerView{Forks: forks, Sample: forks == 0, Warm: q.Warm, Gate: q.Gate, Prefix: tokensText(q.SharedTokens, q.Exact)}
+	var info forkcore.ModelInfo
+	priced := false
+	if prices != nil {
+		info, priced = prices.Model(q.Model)
+	}
+	if priced && q.ColdNanoUSD != nil {
+		extra := extraFork(info, q)
+		v.Extra = dollars(&extra)
+	} else {
+		v.Extra = dollars(nil)
+	}
+	if w := session.Warm; q.Warm && w != nil && w.ExpiresAt().After(now) {
+		v.Until = w.ExpiresAt()
+	}
+	cost := expected(q)
+	if forks > 0 {
+		v.Expected = dollars(cost)
+	}
+	v.Bars = quoteBars(q)
+	v.GateWhy = gateWhy(q, wish)
+	v.Sentence = quoteSentence(q, info.MinCacheable)
+	v.Short = shortOf(session, budget, cost)
+	return v
+}
+
+func tokensText(tokens int64, exact bool) string {
+	if exact {
+		return grouped(tokens) + " tokens"
+	}
+	return "about " + grouped(tokens) + " tokens"
+}
+
+func quoteBars(q forkcore.Quote) []quoteBar {
+	gated := q.Children < 2 || q.Gate
+	bars := []struct {
+		name, class string
+		cost        *int64
+		chosen      bool
+	}{
+		{"Unshared", "uncached", q.UnsharedNanoUSD, false},
+		{"Shared, cold", "write", q.ColdNanoUSD, gated && !q.Warm},
+		{"Shared, warm", "read", q.WarmNanoUSD, gated && q.Warm},
+	}
+	if !gated {
+		bars = append(bars, struct {
+			name, class string
+			cost        *int64
+			chosen      bool
+		}{"Shared, all at once", "write", q.UngatedNanoUSD, true})
+	}
+	var dearest int64
+	for _, b := range bars {
+		if b.cost != nil {
+			dearest = max(dearest, *b.cost)
+		}
+	}
+	var drawn []quoteBar
+	for _, b := range bars {
+		bar := quoteBar{Name: b.name, Cost: dollars(b.cost), Class: b.class, Chosen: b.chosen}
+		switch {
+		case b.cost != nil && dearest > 0:
+			bar.Width = fmt.Sprintf("%.1f", 100*float64(*b.cost)/float64(dearest))
+		case b.cost == nil && b.name == "Shared, warm" && !q.Warm:
+			bar.Cost = "nothing is warm"
+		}
+		drawn = append(drawn, bar)
+	}
+	return drawn
+}
+
+func gateWhy(q forkcore.Quote, wish forkcore.GateMode) string {
+	saves := ""
+	if q.SavingNanoUSD != nil {
+		saves = dollars(q.SavingNanoUSD)
+		if *q.SavingNanoUSD == 0 {
+			saves = "nothing"
+		}
+	}
+	switch {
+	case q.Children < 2:
+		return "A single fork has nobody to wait for."
+	case q.Gate && saves != "":
+		return "The first fork leads, the others follow as soon as they can read what it wrote. That saves " + saves + "."
+	case q.Gate:
+		return "The first fork leads, the others follow as soon as they can read what it wrote."
+	case wish == forkcore.GateOff && saves != "" && saves != "nothing":
+		return "All start at once. A gate would save " + saves + "."
+	case saves != "" && wish != forkcore.GateOff:
+		least := int64(forkcore.GateMinSaving)
+		return "All start at once: a gate would save " + saves + ", and under " + dollars(&least) + " waiting does not pay."
+	}
+	return "All start at once."
+}
+
+// quoteSentence says in one sentence where the price comes from. least is the fewest tokens that the model caches.
+func quoteSentence(q forkcore.Quote, least int64) string {
+	switch {
+	case q.SharedTokens < least:
+		return fmt.Sprintf("What the forks share is too short to be cached: %s keeps prefixes from %s tokens on.", q.Model, grouped(least))
+	case q.Warm && q.PrefixTokens >= q.SharedTokens:
+		return "The provider still holds all that the forks share, so each of them reads it at the price of a cache hit."
+	case q.Warm && q.Children > 1 && !q.Gate:
+		return fmt.Sprintf("The provider still holds %s of the %s shared tokens, which each fork reads; each writes the rest itself.", grouped(q.PrefixTokens), grouped(q.SharedTokens))
+	case q.Warm:
+		return fmt.Sprintf("The provider still holds %s of the %s shared tokens, which each fork reads; the first writes the rest.", grouped(q.PrefixTokens), grouped(q.SharedTokens))
+	case q.Children < 2:
+		return "Nothing is held yet, so the fork writes the prefix; forks that follow soon read it."
+	case q.Gate:
+		return "Nothing is held yet: the first fork writes the prefix once, and all others read it."
+	}
+	return "Nothing is held yet, and all forks start at once, so each writes the prefix itself."
+}
+
+// shortOf compares a price with what is left of the budgets, in nano-dollars.
+func shortOf(session forkcore.Session, budget int64, cost *int64) string {
+	if session.BudgetNanoUSD > 0 {
+		left := session.BudgetNanoUSD - session.Cost.NanoUSD - session.ReservedNanoUSD
+		switch {
+		case left <= 0:
+			return "The budget of the session is used up: no fork will start."
+		case cost != nil && *cost > left:
+			return "The session has " + dollars(&left) + " left, less than the first requests cost: not all forks will start."
+		}
+	}
+	if budget > 0 && cost != nil && *cost > budget {
+		return "The budget of " + dollars(&budget) + " is less than the first requests cost: not all forks will start."
+	}
+	return ""
+}
