@@ -40,7 +40,7 @@ func newFanOutResult(d forkcore.Dispatch, runs []forkcore.Run, prices api.Prices
 		r.Cost = fmt.Sprintf("What it cost is not known: of %s nobody told what was used.", counted(d.Cost.Unpriced, "request"))
 	case exact:
 		r.Cost = fmt.Sprintf("It cost %s: %s for %s of input and %s for %s of output.",
-			dollars(billed), dollars(&input), tokens(d.Usage.TotalInput()), dollars(ptr(*billed-input)), tokens(d.Usage.Output))
+			dollars(billed), dollars(&input), tokens(d.Usage.TotalInput()), dollars(new(*billed-input)), tokens(d.Usage.Output))
 	default:
 		r.Cost = fmt.Sprintf("It cost %s for %s of input and %s of output.", dollars(billed), tokens(d.Usage.TotalInput()), tokens(d.Usage.Output))
 	}
@@ -69,18 +69,16 @@ func (r *fanOutResult) compare(what string, with, without int64) {
 		share := float64(saved) / float64(without)
 		r.Verdict = "saved"
 		r.Without = fmt.Sprintf("Without the cache %s would have cost %s instead of %s: the cache saved %s, %s.",
-			what, dollars(&without), dollars(&with), dollars(&saved), wholePercent(&share))
+			what, dollars(&without), dollars(&with), dollars(&saved), strings.ReplaceAll(wholePercent(&share), " ", "\u00a0"))
 	case saved < 0:
 		r.Verdict = "costlier"
 		r.Without = fmt.Sprintf("Without the cache %s would have cost %s instead of %s: with it, it cost %s MORE.",
-			what, dollars(&without), dollars(&with), dollars(ptr(-saved)))
+			what, dollars(&without), dollars(&with), dollars(new(-saved)))
 	default:
 		r.Verdict = "even"
 		r.Without = fmt.Sprintf("Without the cache %s would have cost just as much, %s.", what, dollars(&without))
 	}
 }
-
-func ptr(n int64) *int64 { return &n }
 
 // billedRates finds the rates that a dispatch was billed with. A model with a dearer tier for long requests has two;
 // when neither gives the bill, requests were of both, or prices have changed since.
@@ -161,8 +159,8 @@ func sharedSentence(d forkcore.Dispatch, runs []forkcore.Run, minCacheable int64
 		}
 	}
 	say(whole, "read all of it each time")
-	if d.Quote.Warm {
-		say(wrote, "wrote what was missing")
+	if d.FirstRequestUsage.CacheRead > whole*(d.FirstRequestUsage.Cached()/answered) {
+		say(wrote, "wrote what was missing") // and read the rest
 	} else {
 		say(wrote, "wrote it for the others")
 	}

@@ -201,7 +201,7 @@ func forkNames(row forkcore.RequestRow, r forkcore.Run, s forkcore.Session) map[
 	names := map[string]string{}
 	for _, ref := range []*forkcore.RequestRef{row.ExpectedFrom, row.ReadFrom} {
 		if ref != nil {
-			names[ref.RunID] = "another run"
+			names[ref.RunID] = "another fork"
 		}
 	}
 	for _, main := range []string{r.ParentRunID, s.LastRunID, s.ActiveRunID} {
