@@ -139,14 +139,16 @@ type sessionRow struct {
 	ID, Title, Path string
 	State           forkcore.State
 	Reason          *forkcore.Reason
-	Forks           string // those at work; empty: none
-	HitRate, Cost   string
-	Model           string
-	Workspace       string // absolute path
-	Folder          string // its last element
-	Warm            *warmth
-	Created         time.Time
-	Changed         time.Time
+	// Fresh is true before the first message.
+	Fresh         bool
+	Forks         string // those at work; empty: none
+	HitRate, Cost string
+	Model         string
+	Workspace     string // absolute path
+	Folder        string // its last element
+	Warm          *warmth
+	Created       time.Time
+	Changed       time.Time
 	// Key differs whenever the row is drawn differently.
 	Key string
 }
@@ -166,6 +168,9 @@ func newSessionRow(s forkcore.Session, active *forkcore.Run, now time.Time) sess
 		Warm: newWarmth(s.Warm, now), Created: s.CreatedAt, Changed: s.UpdatedAt, Key: fmt.Sprint(s.Version),
 	}
 	row.State, row.Reason = api.SessionState(s, active)
+	if row.Fresh = s.LastRunID == "" && s.LastState == "" && s.ActiveRunID == "" && s.ActiveRuns == 0 && s.Usage == (forkcore.Usage{}); row.Fresh {
+		row.Cost = "–"
+	}
 	if active != nil {
 		row.Key += " " + active.ID + " " + fmt.Sprint(active.Version)
 		if active.UpdatedAt.After(row.Changed) {
@@ -291,7 +296,15 @@ func (s *Server) renderHome(c echo.Context, status int, start startView) error {
 	if err != nil {
 		return err
 	}
-	v := homeView{Groups: p.groups(), First: cursor == "", Start: s.fillStart(start, len(p.sessions) == 0)}
+	v := homeView{Groups: p.groups(), First: cursor == ""}
+	if v.First {
+		if start.Sample.Last, err = s.lastSample(c.Request().Context(), p.sessions); err != nil {
+			return err
+		}
+		// Newcomers, who have seen the sample at most, are shown what comes next.
+		start.Open = start.Open || !slices.ContainsFunc(p.sessions, func(s forkcore.Session) bool { return s.Title != sampleTitle })
+		v.Start = s.fillStart(start)
+	}
 	if p.next != "" {
 		v.Older = pathHome + "?" + url.Values{"cursor": {p.next}}.Encode()
 	}

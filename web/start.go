@@ -2,10 +2,12 @@ package web
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -20,6 +22,8 @@ const (
 	sampleText  = "Survey this repository with five forks and sum up."
 	// sampleBudgetUSD bounds what the sample may cost with a real key; it takes a small part of that.
 	sampleBudgetUSD = 5
+	// sampleRuns is how many of its runs are searched for the newest fan-out.
+	sampleRuns = 50
 )
 
 // startView is the panel that gets people going. A handler of one of its forms fills in what came of it.
@@ -42,17 +46,24 @@ type sampleView struct {
 	Budget    string
 	// Key keeps a double click from starting it twice.
 	Key string
+	// Last is what the last sample came to; nil before its forks have ended.
+	Last *sampleResult
 	// Error and NextStep say why it could not be started; Unconfirmed: because nobody confirmed the cost.
 	Error, NextStep string
 	Unconfirmed     bool
 }
 
+// sampleResult is what a sample came to.
+type sampleResult struct {
+	Path   string // of its session
+	FanOut fanOutResult
+}
+
 // openFolder is a folder that sessions may use.
 type openFolder struct{ Path, NewSession string }
 
-// fillStart adds to v what the panel always shows. empty says that there is no session yet.
-func (s *Server) fillStart(v startView, empty bool) startView {
-	v.Open = v.Open || empty
+// fillStart adds to v what the panel always shows.
+func (s *Server) fillStart(v startView) startView {
 	v.Sample.Workspace, v.Sample.Own = s.sampleWorkspace()
 	v.Sample.Simulated, v.Sample.Model, v.Sample.Budget = s.o.Simulated, s.o.Provider.Model, fmt.Sprintf("$%d", sampleBudgetUSD)
 	v.Sample.Key = cmp.Or(v.Sample.Key, newSecret())
@@ -115,6 +126,32 @@ func (s *Server) startSample(c echo.Context) error {
 		return refuse(err)
 	}
 	return c.Redirect(http.StatusSeeOther, pathSession+session.ID)
+}
+
+// lastSample is what the newest sample among sessions came to, nil when there is none whose fan-out has ended.
+func (s *Server) lastSample(ctx context.Context, sessions []forkcore.Session) (*sampleResult, error) {
+	i := slices.IndexFunc(sessions, func(s forkcore.Session) bool { return s.Title == sampleTitle })
+	if i < 0 || sessions[i].ActiveRuns > 0 {
+		return nil, nil
+	}
+	all, _, err := s.o.Reader.RunsOf(ctx, sessions[i].ID, "", sampleRuns)
+	if err != nil {
+		return nil, err
+	}
+	var forks []forkcore.Run
+	for _, r := range all {
+		if r.DispatchID != "" && (len(forks) == 0 || r.DispatchID == forks[0].DispatchID) {
+			forks = append(forks, r)
+		}
+	}
+	if len(forks) == 0 {
+		return nil, nil
+	}
+	d, err := s.o.Reader.Dispatch(ctx, forks[0].DispatchID)
+	if err != nil {
+		return nil, err
+	}
+	return &sampleResult{Path: pathSession + sessions[i].ID, FanOut: newFanOutResult(d, forks, s.o.Prices)}, nil
 }
 
 // sentences says what is wrong with fields that nobody typed.

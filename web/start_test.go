@@ -198,3 +198,62 @@ func TestFoldersAreEscaped(t *testing.T) {
 		t.Error("no link with the whole path, or markup from a path")
 	}
 }
+
+// sampleReader knows one dispatch.
+type sampleReader struct {
+	*fake
+	dispatch forkcore.Dispatch
+}
+
+func (r sampleReader) Dispatch(_ context.Context, id string) (forkcore.Dispatch, error) {
+	if id != r.dispatch.ID {
+		return forkcore.Dispatch{}, forkcore.ErrNotFound
+	}
+	return r.dispatch, nil
+}
+
+func TestLastSample(t *testing.T) {
+	const dispatchID = "dsp_03aaaaaaaaaaaaaaaa"
+	fork := func(id, dispatch string) forkcore.Run {
+		return forkcore.Run{ID: id, SessionID: sessionID, Kind: forkcore.KindFork, State: forkcore.Done, DispatchID: dispatch, Requests: 1}
+	}
+	sample := forkcore.Session{ID: sessionID, Title: sampleTitle, LastState: forkcore.Done, LastRunID: mainID}
+	tests := []struct {
+		name     string
+		sessions []forkcore.Session
+		runs     []forkcore.Run
+		want     bool
+		open     bool
+	}{
+		{"ended", []forkcore.Session{sample}, []forkcore.Run{{ID: mainID, Kind: forkcore.KindMain}, fork("run_03bbbbbbbbbbbbbbbb", dispatchID), fork("run_03cccccccccccccccc", "dsp_03bbbbbbbbbbbbbbbb")}, true, true},
+		{"at work", []forkcore.Session{func() forkcore.Session { s := sample; s.ActiveRuns = 1; return s }()}, []forkcore.Run{fork("run_03bbbbbbbbbbbbbbbb", dispatchID)}, false, true},
+		{"without a fan-out", []forkcore.Session{sample}, []forkcore.Run{{ID: mainID, Kind: forkcore.KindMain}}, false, true},
+		{"beside the user's own", []forkcore.Session{{ID: "ses_03bbbbbbbbbbbbbbbb", Title: "Mine"}, sample}, []forkcore.Run{fork("run_03bbbbbbbbbbbbbbbb", dispatchID)}, true, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFake()
+			f.sessions, f.runs[sessionID] = test.sessions, test.runs
+			s := serve(t, f, func(o *Options) { o.Reader = sampleReader{f, forkcore.Dispatch{ID: dispatchID}} })
+			root := page(t, s, "/", 200, "Cookie", s.signIn(t))
+			got := text(root)
+			if has := strings.Contains(got, "What it came to last time") && strings.Contains(got, "It cost nothing.") && strings.Contains(got, "Run it again"); has != test.want {
+				t.Errorf("result shown: %t, want %t: %s", has, test.want, got)
+			}
+			for _, d := range all(root, "details") {
+				_, open := attributes(d)["open"]
+				if attribute(d, "class") == "start-again" && open != test.open {
+					t.Errorf("panel open: %t, want %t", open, test.open)
+				}
+			}
+		})
+	}
+}
+
+func attributes(n *html.Node) map[string]string {
+	m := map[string]string{}
+	for _, a := range n.Attr {
+		m[a.Key] = a.Val
+	}
+	return m
+}
