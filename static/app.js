@@ -268,16 +268,44 @@ function listKeys() {
     sessionStorage.removeItem(slot(form));
     delete form.dataset.keepForm; // whatever is still typed while the next page loads is not wanted
   });
-  document.addEventListener("htmx:error", (event) => {
-    const form = of(event.target);
-    const place = form?.querySelector("[data-problem]");
-    // A quote that does not come is not worth a word; the next key asks for another.
-    if (!place || event.target !== form && !event.target.matches("button")) return;
-    const notice = document.createElement("p");
-    notice.className = "notice";
-    notice.dataset.kind = "error";
-    notice.textContent = "The server did not answer. What you typed is still here: send it again. If it did arrive the first time, nothing is started twice.";
-    place.replaceChildren(notice);
-    place.scrollIntoView({ block: "nearest" });
-  });
 }
+
+// A form that the server has accepted is empty again.
+document.addEventListener("form:sent", (event) => {
+  const form = event.target.closest("form");
+  if (!form) return;
+  forgetKept(form);
+  form.reset();
+  document.getElementById("toast")?.replaceChildren();
+});
+
+// <textarea data-enter="send">: Enter sends; Shift+Enter, and Enter while a word is composed, do not.
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.ctrlKey || event.altKey || event.metaKey) return;
+  if (event.target.dataset?.enter !== "send") return;
+  event.preventDefault();
+  if (event.target.value.trim() !== "") event.target.form.requestSubmit();
+});
+
+document.addEventListener("click", (event) => {
+  event.target.closest("[data-dismiss]")?.closest(".toast")?.remove();
+});
+
+// A request of a form that got no answer. A quote that does not come is not worth a word; the next key asks for another.
+document.addEventListener("htmx:error", (event) => {
+  const toast = document.getElementById("toast");
+  if (!toast || !event.target.matches("form, button")) return;
+  const notice = document.createElement("div");
+  notice.className = "notice toast";
+  notice.dataset.kind = "error";
+  const text = document.createElement("div");
+  text.textContent = "The server did not answer. What you typed is still here: send it again. If it did arrive the first time, nothing is started twice.";
+  const close = document.createElement("button");
+  close.type = "button";
+  close.className = "small quiet";
+  close.dataset.dismiss = "";
+  close.setAttribute("aria-label", "Dismiss");
+  close.textContent = "✕";
+  notice.append(text, close);
+  toast.replaceChildren(notice);
+});

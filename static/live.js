@@ -76,6 +76,24 @@
     document.dispatchEvent(new CustomEvent("times"));
   }
 
+  // <div data-follow> with #log-end as its last child stays at its end while new entries arrive, if it was there.
+  let following = false;
+  const end = () => document.getElementById("log-end");
+  const atEnd = () => {
+    const scroller = end()?.closest("[data-follow]");
+    if (!scroller) return false;
+    if (scroller.scrollHeight > scroller.clientHeight + 1) return scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 80;
+    const box = end().getBoundingClientRect();
+    return box.top < innerHeight && box.bottom > 0;
+  };
+  document.addEventListener("htmx:after:swap", (event) => {
+    if (ours(event) && following) end().scrollIntoView({ block: "nearest" });
+  });
+  document.addEventListener("DOMContentLoaded", () => {
+    const scroller = end()?.closest("[data-follow]");
+    if (scroller && !location.hash) scroller.scrollTop = scroller.scrollHeight;
+  });
+
   const ours = (event) => event.target === live();
 
   document.addEventListener("htmx:sse:after:connection", (event) => {
@@ -84,7 +102,9 @@
     fresh();
   });
   document.addEventListener("htmx:sse:before:message", (event) => {
-    if (ours(event)) fresh();
+    if (!ours(event)) return;
+    fresh();
+    following = atEnd();
   });
   document.addEventListener("htmx:sse:error", (event) => {
     if (!ours(event)) return;

@@ -71,7 +71,7 @@ func (s *Server) authenticate(next echo.HandlerFunc) echo.HandlerFunc {
 			return err
 		case !signedIn:
 			return s.unauthorized(c, "This needs a token.")
-		case r.Method != http.MethodGet && r.Method != http.MethodHead && !sameOrigin(r):
+		case r.Method != http.MethodGet && r.Method != http.MethodHead && !s.sameOrigin(r):
 			return api.NewProblem(http.StatusForbidden, "A signed-in browser may write from the pages of this server alone.",
 				"Other clients send the header Authorization: Bearer with the admin token.")
 		}
@@ -95,7 +95,7 @@ func (s *Server) unauthorized(c echo.Context, detail string) error {
 	reading := r.Method == http.MethodGet || r.Method == http.MethodHead
 	switch {
 	case strings.HasPrefix(r.URL.Path, "/api/") || r.Header.Get("Authorization") != "":
-	case r.Header.Get("HX-Request") != "":
+	case isHTMX(c):
 		// A part of a page cannot be replaced by the sign-in page: load the whole page, which then leads there.
 		c.Response().Header().Set("HX-Refresh", "true")
 	case reading:

@@ -120,6 +120,18 @@ func TestCookieWritesComeFromOurPages(t *testing.T) {
 	}
 }
 
+// A proxy that is set up in the shortest way passes its own Host on, and over plain HTTP browsers send no Sec-Fetch-Site.
+func TestCookieWritesThroughAProxy(t *testing.T) {
+	f := newFake()
+	s := serve(t, f, func(o *Options) { o.PublicURL = "http://forkyard.example" })
+	cookie := s.signIn(t)
+	for origin, want := range map[string]int{"http://forkyard.example": 202, "https://forkyard.example": 403, "http://evil.example": 403, "null": 403} {
+		if res, body := s.ask(t, "POST", "/api/v1/runs/"+mainID+"/cancel", "", "Origin", origin, "Cookie", cookie); res.StatusCode != want {
+			t.Errorf("from %s: %d, want %d: %s", origin, res.StatusCode, want, body)
+		}
+	}
+}
+
 func TestSignInLinkWorksOnceAndForFifteenMinutes(t *testing.T) {
 	f := newFake()
 	s := serve(t, f)

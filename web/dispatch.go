@@ -173,7 +173,7 @@ func (s *Server) drawDispatch(c echo.Context, status int, session forkcore.Sessi
 	if v.Off == "" {
 		v.Quote = s.quote(ctx, session, form)
 	}
-	if c.Request().Header.Get("HX-Request") != "" {
+	if isHTMX(c) {
 		return s.render(c, status, dispatchForm(v))
 	}
 	if v.Off == "" {
@@ -260,7 +260,7 @@ func (s *Server) logRefusal(c echo.Context, p *api.Problem, err error) {
 
 // seeOther leads on after a form: htmx follows a header, as a redirect would be swapped into the page.
 func seeOther(c echo.Context, path string) error {
-	if c.Request().Header.Get("HX-Request") != "" {
+	if isHTMX(c) {
 		c.Response().Header().Set("HX-Redirect", path)
 		return c.NoContent(http.StatusNoContent)
 	}

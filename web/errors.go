@@ -24,27 +24,23 @@ func (s *Server) answerError(err error, c echo.Context) {
 	if c.Response().Committed {
 		return
 	}
-	if strings.HasPrefix(r.URL.Path, "/api/") {
+	view := errorView{
+		Status: p.Status, Title: p.Title, Detail: p.Detail, NextStep: p.NextStep,
+		RequestID: c.Response().Header().Get(requestIDHeader),
+	}
+	switch {
+	case strings.HasPrefix(r.URL.Path, "/api/"):
 		err = api.WriteProblem(c, p)
-	} else {
+	case isHTMX(c):
+		// The page stays as it is, with all that was typed, and says what went wrong.
+		c.Response().Header().Set("HX-Retarget", "#toast")
+		c.Response().Header().Set("HX-Reswap", "innerHTML")
+		err = s.render(c, p.Status, toast(view))
+	default:
 		if p.Status == http.StatusNotFound {
-			p.Detail, p.NextStep = "There is nothing at this address.", "Go back to the sessions."
+			view.Detail, view.NextStep = "There is nothing at this address.", "Go back to the sessions."
 		}
-		if r.Header.Get("HX-Request") != "" {
-			// A part of a page cannot become an error page: what was typed there would be gone. The page says it where it
-			// has a place for it.
-			h := c.Response().Header()
-			h.Set("HX-Retarget", "[data-problem]")
-			h.Set("HX-Reswap", "innerHTML")
-			if err := s.render(c, p.Status, problemNotice(p.Detail, p.NextStep)); err != nil {
-				s.o.Log.Error("answering an error", "path", r.URL.Path, "error", err)
-			}
-			return
-		}
-		err = s.render(c, p.Status, errorPage(s.frame(c, p.Title), errorView{
-			Status: p.Status, Title: p.Title, Detail: p.Detail, NextStep: p.NextStep,
-			RequestID: c.Response().Header().Get(requestIDHeader),
-		}))
+		err = s.render(c, p.Status, errorPage(s.frame(c, p.Title), view))
 	}
 	if err != nil {
 		s.o.Log.Error("answering an error", "path", r.URL.Path, "error", err)

@@ -29,13 +29,15 @@ type fake struct {
 	api.Runner     // nil: a call that no test expects panics
 	api.ByteReader // nil
 
-	mu       sync.Mutex
-	calls    []string // of the runner
-	secrets  map[string]time.Time
-	now      func() time.Time
-	sessions []forkcore.Session
-	runs     map[string][]forkcore.Run // by session
-	fail     error                     // of everything that reads
+	mu         sync.Mutex
+	calls      []string // of the runner
+	secrets    map[string]time.Time
+	now        func() time.Time
+	sessions   []forkcore.Session
+	runs       map[string][]forkcore.Run // by session
+	inbox      []forkcore.InboxItem
+	dispatches map[string]forkcore.Dispatch
+	fail       error // of everything that reads
 }
 
 func newFake() *fake {
@@ -59,6 +61,11 @@ func (f *fake) SendMessage(_ context.Context, _, text, _ string) (string, error)
 		panic("the fake was asked to panic")
 	}
 	return mainID, nil
+}
+
+func (f *fake) Stop(_ context.Context, _, scope string) ([]string, error) {
+	f.called("stop " + scope)
+	return nil, nil
 }
 
 func (f *fake) Cancel(context.Context, string) error { f.called("cancel"); return nil }
@@ -95,7 +102,10 @@ func (f *fake) Requests(context.Context, string) ([]forkcore.RequestRow, error) 
 	return nil, f.fail
 }
 
-func (f *fake) Dispatch(context.Context, string) (forkcore.Dispatch, error) {
+func (f *fake) Dispatch(_ context.Context, id string) (forkcore.Dispatch, error) {
+	if d, known := f.dispatches[id]; known {
+		return d, f.fail
+	}
 	return forkcore.Dispatch{}, forkcore.ErrNotFound
 }
 
@@ -115,6 +125,9 @@ func (f *fake) Live(ctx context.Context, _ time.Time, _ func(forkcore.Event)) er
 	<-ctx.Done()
 	return ctx.Err()
 }
+
+func (f *fake) Inbox(context.Context, string) ([]forkcore.InboxItem, error) { return f.inbox, f.fail }
+
 func (f *fake) Ping(context.Context) error { return f.fail }
 
 func (f *fake) SaveSecret(_ context.Context, kind, sum string, expires time.Time) error {
@@ -164,7 +177,7 @@ func serve(t *testing.T, f *fake, change ...func(*Options)) *running {
 		t.Fatal(err)
 	}
 	o := Options{
-		Runner: f, Reader: f, Bytes: f, Events: f, Secrets: f, AdminToken: adminToken, Addr: listener.Addr().String(),
+		Runner: f, Reader: f, Bytes: f, Events: f, Inbox: f, Secrets: f, AdminToken: adminToken, Addr: listener.Addr().String(),
 		Simulated: true, Kept: true, TokenPath: "/data/admin-token", Workspaces: []string{"/srv/project"}, Version: "test",
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: f.now,
 	}

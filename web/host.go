@@ -94,11 +94,14 @@ func (s *Server) checkHost(next echo.HandlerFunc) echo.HandlerFunc {
 }
 
 // sameOrigin reports whether a browser says that the request comes from a page of this very server. Requests that say
-// nothing about it do not pass.
-func sameOrigin(r *http.Request) bool {
+// nothing about it do not pass. Browsers leave Sec-Fetch-Site out on plain HTTP; a proxy may then have changed Host, but never Origin.
+func (s *Server) sameOrigin(r *http.Request) bool {
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" {
 		return site == "same-origin"
 	}
 	origin, err := url.Parse(r.Header.Get("Origin"))
-	return err == nil && origin.Host != "" && strings.EqualFold(origin.Host, r.Host)
+	if err != nil || origin.Host == "" {
+		return false
+	}
+	return strings.EqualFold(origin.Host, r.Host) || s.o.PublicURL != "" && strings.EqualFold(origin.Scheme+"://"+origin.Host, s.base)
 }

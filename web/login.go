@@ -57,7 +57,7 @@ func (s *Server) loginPage(c echo.Context) error {
 func (s *Server) signIn(c echo.Context) error {
 	r := c.Request()
 	// Browsers say where a form comes from. Another site must not sign a visitor in as somebody else.
-	if (r.Header.Get("Sec-Fetch-Site") != "" || r.Header.Get("Origin") != "") && !sameOrigin(r) {
+	if (r.Header.Get("Sec-Fetch-Site") != "" || r.Header.Get("Origin") != "") && !s.sameOrigin(r) {
 		return api.NewProblem(http.StatusForbidden, "Signing in works from the pages of this server alone.", "Open "+s.base+pathLogin+".")
 	}
 	v := s.loginView(c.FormValue("next"))

@@ -67,7 +67,7 @@ func (s *Server) checkProvider(c echo.Context) error {
 		return fmt.Errorf("checking the provider: %w", err)
 	}
 	v := providerView{Result: newCheckView(check, s.o.Provider.Model)}
-	if c.Request().Header.Get("HX-Request") != "" {
+	if isHTMX(c) {
 		return s.render(c, http.StatusOK, checkResult(v.Result))
 	}
 	return s.renderHome(c, http.StatusOK, startView{Open: true, Provider: v})

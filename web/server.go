@@ -41,6 +41,7 @@ type Options struct {
 	Reader  api.Reader
 	Bytes   api.ByteReader
 	Events  Events
+	Inbox   InboxReader
 	Secrets SecretStore
 	Prices  api.Prices // nil: bills get no verdict
 

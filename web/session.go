@@ -1,116 +1,506 @@
 package web
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"forkyard/forkcore"
 	"forkyard/web/api"
+	"forkyard/web/sse"
 )
 
-// statusRuns is how many runs the page of a session shows.
-const statusRuns = 100
+const (
+	// sessionRuns is how many runs the page of a session holds, the newest ones.
+	sessionRuns = 200
+	// sessionEntries is how many entries of the conversation are drawn; more slow browsers down.
+	sessionEntries = 150
+	// openFanOuts is how many fan-outs are drawn open, the newest ones.
+	openFanOuts = 3
+)
 
-// countRuns says how many runs there are, more than that when more are stored, and how many of them have not ended.
-func countRuns(runs int, more bool, active int64) string {
-	text := fmt.Sprintf("%d runs", runs)
-	switch {
-	case more:
-		text = fmt.Sprintf("more than %d runs", runs)
-	case runs == 0:
-		text = "no runs"
-	case runs == 1:
-		text = "1 run"
-	}
-	if active > 0 {
-		text += fmt.Sprintf(", %d active", active)
-	}
-	return text
+// InboxReader reads what waits to be told to a session's main agent, oldest first.
+type InboxReader interface {
+	Inbox(ctx context.Context, sessionID string) ([]forkcore.InboxItem, error)
 }
 
-// sessionView is what the page of a session shows.
+// sessionPage is the page of one session: the conversation and its forks.
+type sessionPage struct {
+	s       *Server
+	session forkcore.Session
+	runs    map[string]forkcore.Run
+	order   []string // ids of runs, newest first
+	fanOuts map[string]forkcore.Dispatch
+	rows    map[string][]forkcore.RequestRow // of forks
+	lines   []forkcore.TranscriptLine        // the main log
+	inbox   []forkcore.InboxItem
+	all     bool // the conversation from its beginning
+	more    bool // there are older runs than those held
+
+	entries []entryView // of lines and runs; nil when they changed
+}
+
+// loadSession reads the page and the id of an event that it is sure to contain.
+func (s *Server) loadSession(ctx context.Context, id string, all bool) (*sessionPage, sse.ID, error) {
+	last, err := s.lastEvent(ctx, id)
+	if err != nil {
+		return nil, last, err
+	}
+	p := &sessionPage{
+		s: s, all: all, runs: map[string]forkcore.Run{}, fanOuts: map[string]forkcore.Dispatch{}, rows: map[string][]forkcore.RequestRow{},
+	}
+	if p.session, err = s.o.Reader.Session(ctx, id); err != nil {
+		return nil, last, err
+	}
+	runs, next, err := s.o.Reader.RunsOf(ctx, id, "", sessionRuns)
+	if err != nil {
+		return nil, last, err
+	}
+	p.more = next != ""
+	main := ""
+	for _, r := range runs {
+		p.runs[r.ID] = r
+		p.order = append(p.order, r.ID)
+		if r.Kind == forkcore.KindMain {
+			main = r.ID
+		}
+		if err := p.readFanOut(ctx, r); err != nil {
+			return nil, last, err
+		}
+		if r.Kind != forkcore.KindFork {
+			continue
+		}
+		if p.rows[r.ID], err = s.o.Reader.Requests(ctx, r.ID); err != nil {
+			return nil, last, err
+		}
+	}
+	if main == "" {
+		main = p.session.LastRunID // older than the runs held
+	}
+	if main != "" {
+		if p.lines, err = s.o.Bytes.Transcript(ctx, main, 0); err != nil {
+			return nil, last, err
+		}
+	}
+	return p, last, p.readInbox(ctx)
+}
+
+// lastEvent is the id of a session's latest event.
+func (s *Server) lastEvent(ctx context.Context, sessionID string) (sse.ID, error) {
+	text, err := s.o.Events.LastEventID(ctx, sessionID)
+	if err != nil {
+		return sse.ID{}, err
+	}
+	return sse.ParseID(text)
+}
+
+func (p *sessionPage) readFanOut(ctx context.Context, r forkcore.Run) error {
+	if _, known := p.fanOuts[r.DispatchID]; known || r.DispatchID == "" {
+		return nil
+	}
+	d, err := p.s.o.Reader.Dispatch(ctx, r.DispatchID)
+	if err != nil {
+		return err
+	}
+	p.fanOuts[d.ID] = d
+	return nil
+}
+
+// readInbox reads what people typed during the turn; the rest of the inbox shows as forks that ended.
+func (p *sessionPage) readInbox(ctx context.Context) error {
+	items, err := p.s.o.Inbox.Inbox(ctx, p.session.ID)
+	if err != nil {
+		return err
+	}
+	p.inbox = slices.DeleteFunc(items, func(i forkcore.InboxItem) bool { return i.Kind != "message" })
+	return nil
+}
+
+func (p *sessionPage) apply(ctx context.Context, e forkcore.Event) error {
+	switch {
+	case e.Session != nil:
+		if e.Session.Version > p.session.Version {
+			p.session = *e.Session
+			return p.readInbox(ctx)
+		}
+	case e.Run != nil:
+		return p.applyRun(ctx, *e.Run)
+	case e.Dispatch != nil:
+		if e.Dispatch.Version > p.fanOuts[e.Dispatch.ID].Version {
+			p.fanOuts[e.Dispatch.ID] = *e.Dispatch
+		}
+	case e.Request != nil:
+		p.applyRow(*e.Request)
+	case e.Entry != nil:
+		if e.AgentID == p.session.ID {
+			p.s.drafts.apply(e)
+			return p.applyEntry(ctx, *e.Entry)
+		}
+	}
+	p.s.drafts.apply(e)
+	return nil
+}
+
+func (p *sessionPage) applyRun(ctx context.Context, r forkcore.Run) error {
+	p.s.drafts.apply(forkcore.Event{Type: forkcore.EventRun, Run: &r})
+	old, known := p.runs[r.ID]
+	if known && r.Version <= old.Version {
+		return nil
+	}
+	if !known {
+		if n := len(p.order); p.more && n > 0 && r.CreatedAt.Before(p.runs[p.order[n-1]].CreatedAt) {
+			return nil // older than the runs held
+		}
+		// Ids do not sort; what is created later comes later.
+		p.order = slices.Insert(p.order, 0, r.ID)
+	}
+	p.runs[r.ID] = r
+	if old.State != r.State || old.Title != r.Title {
+		p.entries = nil // they show the states of the forks they started
+	}
+	return p.readFanOut(ctx, r)
+}
+
+func (p *sessionPage) applyRow(row forkcore.RequestRow) {
+	if p.runs[row.RunID].Kind != forkcore.KindFork {
+		return
+	}
+	rows := p.rows[row.RunID]
+	i := slices.IndexFunc(rows, func(r forkcore.RequestRow) bool { return r.N == row.N })
+	switch {
+	case i < 0:
+		rows = append(rows, row)
+	case rows[i].EndedAt != nil:
+		return // an event that the page was read after
+	default:
+		rows[i] = row
+	}
+	p.rows[row.RunID] = rows
+}
+
+func (p *sessionPage) applyEntry(ctx context.Context, e forkcore.Entry) error {
+	have := int64(0)
+	if n := len(p.lines); n > 0 {
+		have = p.lines[n-1].Seq
+	}
+	switch {
+	case e.Seq <= have:
+		return nil
+	case e.Seq == have+1:
+		line, err := p.s.o.Bytes.Assemble(ctx, p.session.ID, e, p.session.ID)
+		if err != nil {
+			return err
+		}
+		p.lines = append(p.lines, line)
+	default:
+		lines, err := p.s.o.Bytes.Transcript(ctx, e.RunID, have)
+		if err != nil {
+			return err
+		}
+		p.lines = append(p.lines, lines...)
+	}
+	p.entries = nil
+	if e.Kind == forkcore.EntryMessage {
+		return p.readInbox(ctx) // what waited may have been told
+	}
+	return nil
+}
+
+// active is the main turn in progress.
+func (p *sessionPage) active() (forkcore.Run, bool) {
+	r, ok := p.runs[p.session.ActiveRunID]
+	return r, ok
+}
+
+func (p *sessionPage) conversation() []entryView {
+	if p.entries == nil {
+		p.entries = newEntries(p.lines, p.runs)
+	}
+	if hidden := p.hidden(); hidden > 0 {
+		return p.entries[hidden:]
+	}
+	return p.entries
+}
+
+// hidden is how many entries are left out.
+func (p *sessionPage) hidden() int {
+	if p.all {
+		return 0
+	}
+	return max(0, len(p.entries)-sessionEntries)
+}
+
+// fanOut is a dispatch with its cards.
+type fanOut struct {
+	header  fanOutView
+	cards   []forkCardView
+	open    bool
+	created time.Time
+}
+
+func (p *sessionPage) groups() []fanOut {
+	var groups []fanOut
+	seen := map[string]bool{}
+	for _, id := range p.order {
+		r := p.runs[id]
+		d, known := p.fanOuts[r.DispatchID]
+		if !known || seen[d.ID] {
+			continue
+		}
+		seen[d.ID] = true
+		var runs []forkcore.Run
+		g := fanOut{open: len(groups) < openFanOuts, created: d.CreatedAt}
+		for _, id := range d.RunIDs {
+			r, known := p.runs[id]
+			if !known {
+				continue // its event comes next, or it is older than the runs held
+			}
+			runs = append(runs, r)
+			w, writing := p.s.drafts.of(id)
+			g.cards = append(g.cards, newForkCard(r, p.rows[id], w, writing, p.session))
+		}
+		g.header = newFanOut(d, runs, p.s.o.Prices)
+		groups = append(groups, g)
+	}
+	return groups
+}
+
+func (p *sessionPage) parts() []part {
+	head := p.head()
+	parts := []part{{id: "session-head", key: head.key, at: head.at, draw: sessionHead(head)}}
+	conversation := p.conversation()
+	for _, e := range conversation {
+		parts = append(parts, part{id: e.ID, list: "log", key: e.Key, at: e.At, draw: entryItem(e)})
+	}
+	w, _ := p.s.drafts.of(p.session.ActiveRunID)
+	turn := p.turn(len(conversation))
+	parts = append(parts,
+		part{id: "draft", key: fmt.Sprint(p.session.ActiveRunID, w.Seq, " ", w.Version), draw: draftItem("draft", w)},
+		part{id: "turn", key: turn.key, draw: turnPart(turn)},
+	)
+	groups := p.groups()
+	panel := forksPanelOf(p.session, groups, p.more)
+	parts = append(parts, part{id: "forks", key: panel.key, at: panel.at, draw: forksPanel(panel)})
+	for _, g := range groups {
+		parts = append(parts, part{id: g.header.ID, key: g.header.Key, at: g.header.At, draw: fanOutHeader(g.header)})
+		for _, c := range g.cards {
+			parts = append(parts, part{id: c.ID, key: c.Key, at: c.At, draw: forkCard(c)})
+		}
+	}
+	return parts
+}
+
+// sessionHeadView is the line of figures above a session.
+type sessionHeadView struct {
+	key    string
+	at     time.Time
+	State  forkcore.State
+	Reason *forkcore.Reason
+	sessionFigures
+	Budget, Left  string // empty without a budget
+	Model, Mode   string
+	Permission    string
+	Workspace, ID string
+	Forks         int
+}
+
+// sessionFigures are what the cache gave and what it cost.
+type sessionFigures struct {
+	HitRate, Cost string
+	Warm          time.Time // until when the provider holds the prefix; zero: nothing
+	WarmTokens    string
+	Tokens        string
+}
+
+func newSessionFigures(s forkcore.Session) sessionFigures {
+	f := sessionFigures{
+		HitRate: percent(forkcore.Run{Usage: s.Usage}.HitRate().Total), Cost: dollars(s.Cost.Known()),
+		Tokens: grouped(s.Usage.TotalInput()) + " in, " + grouped(s.Usage.Output) + " out",
+	}
+	if s.Warm != nil {
+		f.Warm, f.WarmTokens = s.Warm.ExpiresAt(), grouped(s.Warm.Tokens)+" tokens"
+		if !s.Warm.Exact {
+			f.WarmTokens = "about " + f.WarmTokens
+		}
+	}
+	return f
+}
+
+func (p *sessionPage) head() sessionHeadView {
+	s := p.session
+	v := sessionHeadView{
+		at: s.UpdatedAt, sessionFigures: newSessionFigures(s),
+		Model: s.Model, Mode: string(s.Mode), Permission: string(s.PermissionMode), Workspace: s.Workspace, ID: s.ID,
+	}
+	var active *forkcore.Run
+	if r, ok := p.active(); ok {
+		active = &r
+		v.at = later(v.at, r.UpdatedAt)
+	}
+	v.State, v.Reason = api.SessionState(s, active)
+	for _, r := range p.runs {
+		if r.Kind == forkcore.KindFork {
+			v.Forks++
+		}
+	}
+	if s.BudgetNanoUSD > 0 {
+		left := max(0, s.BudgetNanoUSD-s.Cost.NanoUSD)
+		v.Budget, v.Left = dollars(&s.BudgetNanoUSD), dollars(&left)
+	}
+	v.key = fmt.Sprint(s.Version, " ", v.State, " ", v.Forks)
+	if active != nil {
+		v.key += fmt.Sprint(" ", active.Version)
+	}
+	return v
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// turnView is what stands between the conversation and the composer: what waits, and what can be done about the turn.
+type turnView struct {
+	key       string
+	SessionID string
+	Empty     bool // nothing was said yet
+	Busy      bool // a main turn is in progress
+	RunID     string
+	State     forkcore.State
+	Reason    *forkcore.Reason
+	Since     time.Time
+	// Foreground turns can be moved to a worker; they move by themselves at Moves, unless that is zero.
+	Foreground bool
+	Moves      time.Time
+	Tree       bool // something runs that stopping the tree would end
+	Queued     []queuedView
+}
+
+// queuedView is a message that the agent has not read yet.
+type queuedView struct {
+	ID, Text string
+	At       time.Time
+}
+
+func (p *sessionPage) turn(entries int) turnView {
+	s := p.session
+	v := turnView{SessionID: s.ID, Empty: entries == 0, Tree: s.ActiveRuns > 0}
+	v.key = fmt.Sprint(s.ActiveRunID, s.ActiveRuns, v.Empty)
+	if r, ok := p.active(); ok {
+		v.Busy, v.RunID, v.State, v.Reason, v.Since = true, r.ID, r.State, r.Reason, r.StartedAt
+		v.Foreground = r.State == forkcore.Running && !r.Background
+		if v.Foreground && s.AutoBackground > 0 {
+			v.Moves = r.StartedAt.Add(s.AutoBackground)
+		}
+		v.key += fmt.Sprint(" ", r.Version)
+	}
+	for _, i := range p.inbox {
+		// The first message of a turn is on its way into the conversation, not in a queue.
+		if v.Busy && !i.At.After(v.Since) {
+			continue
+		}
+		v.Queued = append(v.Queued, queuedView{ID: i.ID, Text: i.Text, At: i.At})
+		v.key += " " + i.ID
+	}
+	return v
+}
+
+// forksPanelView is the list of fan-outs.
+type forksPanelView struct {
+	key       string
+	at        time.Time
+	SessionID string
+	CanFork   bool
+	Mode      string
+	Groups    []fanOut
+	More      bool
+}
+
+func forksPanelOf(s forkcore.Session, groups []fanOut, more bool) forksPanelView {
+	v := forksPanelView{SessionID: s.ID, CanFork: s.Mode == forkcore.ModeFork, Mode: string(s.Mode), Groups: groups, More: more, at: s.CreatedAt}
+	for _, g := range groups {
+		v.key += g.header.ID + " " + strconv.Itoa(len(g.cards)) + strconv.FormatBool(g.open) + " "
+		v.at = later(v.at, g.created)
+	}
+	return v
+}
+
+// sessionView is the whole page.
 type sessionView struct {
-	sessionRow
-	Mode  string
-	Runs  string
-	Cache string // what the provider still holds
-	Table []runRow
-	More  bool // there are older runs than those shown
+	ID, Title string
+	Head      sessionHeadView
+	Entries   []entryView
+	Hidden    int
+	Draft     draft
+	Turn      turnView
+	Panel     forksPanelView
+	Key       string // of the next message
 }
 
-// runRow is one line of the table of runs.
-type runRow struct {
-	ID, Title          string
-	Directive          string // shortened
-	Fork               bool
-	State              forkcore.State
-	Reason             *forkcore.Reason
-	HitRate, Inherited string
-	Cost               string
-	Requests           int64
-	Started            time.Time
-	JSONPath           string
-}
-
-func newRunRow(r forkcore.Run) runRow {
-	h := r.HitRate()
-	row := runRow{
-		ID: r.ID, Title: r.Title, Directive: shorten(r.Directive, 160), Fork: r.Kind == forkcore.KindFork, State: r.State, Reason: r.Reason,
-		HitRate: percent(h.Total), Inherited: percent(h.Inherited), Cost: dollars(r.Cost.Known()),
-		Requests: r.Requests, Started: r.StartedAt, JSONPath: prefixAPI + "/runs/" + r.ID,
-	}
-	switch {
-	case row.Title != "":
-	case r.Kind == forkcore.KindMain:
-		row.Title = "Main turn"
-	default:
-		row.Title = fmt.Sprintf("Fork %d", r.Index+1)
-	}
-	return row
-}
-
-// cacheLine says in words what the cache clock says in numbers.
-func cacheLine(e *forkcore.CacheEntry, now time.Time) string {
-	if e == nil {
-		return "nothing cached yet"
-	}
-	tokens := grouped(e.Tokens) + " tokens"
-	if !e.Exact {
-		tokens = "about " + tokens
-	}
-	switch left := e.ExpiresAt().Sub(now); {
-	case left <= 0:
-		return tokens + ", expired"
-	case left < time.Minute:
-		return fmt.Sprintf("%s, %d s left", tokens, int(left.Seconds()))
-	default:
-		return fmt.Sprintf("%s, %d min left", tokens, int(left.Minutes()))
-	}
+func (p *sessionPage) view() sessionView {
+	v := sessionView{ID: p.session.ID, Title: p.session.Title, Head: p.head(), Entries: p.conversation(), Key: newSecret()}
+	v.Hidden = p.hidden()
+	v.Draft, _ = p.s.drafts.of(p.session.ActiveRunID)
+	v.Turn = p.turn(len(v.Entries))
+	v.Panel = forksPanelOf(p.session, p.groups(), p.more)
+	return v
 }
 
 func (s *Server) sessionPage(c echo.Context) error {
-	ctx := c.Request().Context()
-	session, err := s.o.Reader.Session(ctx, c.Param("id"))
+	p, last, err := s.loadSession(c.Request().Context(), c.Param("id"), c.QueryParam("all") != "")
 	if err != nil {
 		return err
 	}
-	runs, next, err := s.o.Reader.RunsOf(ctx, session.ID, "", statusRuns)
-	if err != nil {
-		return err
-	}
-	active, err := api.ActiveRun(ctx, s.o.Reader, session, runs)
-	if err != nil {
-		return err
-	}
-	v := sessionView{
-		sessionRow: newSessionRow(session, active, s.o.Now()), Runs: countRuns(len(runs), next != "", session.ActiveRuns),
-		Mode: string(session.Mode), Cache: cacheLine(session.Warm, s.o.Now()), More: next != "",
-	}
-	for _, r := range runs {
-		v.Table = append(v.Table, newRunRow(r))
-	}
-	return s.render(c, http.StatusOK, sessionPage(s.frame(c, v.Title), v))
+	v := p.view()
+	f := s.frame(c, v.Title)
+	f.Wide, f.Live = true, pathSession+v.ID+"/live?after="+last.String()
+	return s.render(c, http.StatusOK, sessionPageView(f, v))
 }
+
+func (s *Server) sessionLive(c echo.Context) error {
+	id := c.Param("id")
+	return s.stream(c, id, func(ctx context.Context) (livePage, sse.ID, error) {
+		p, last, err := s.loadSession(ctx, id, false)
+		return p, last, err
+	})
+}
+
+// sendMessage takes a text from the composer.
+func (s *Server) sendMessage(c echo.Context) error {
+	id, text := c.Param("id"), c.FormValue("text")
+	if _, err := s.o.Runner.SendMessage(c.Request().Context(), id, text, c.FormValue("key")); err != nil {
+		return err
+	}
+	if !isHTMX(c) {
+		return c.Redirect(http.StatusSeeOther, pathSession+id)
+	}
+	c.Response().Header().Set("HX-Trigger", "form:sent")
+	return s.render(c, http.StatusOK, composerSent(newSecret()))
+}
+
+// stopSession stops the turn, or everything.
+func (s *Server) stopSession(c echo.Context) error {
+	id := c.Param("id")
+	if _, err := s.o.Runner.Stop(c.Request().Context(), id, c.FormValue("scope")); err != nil {
+		return err
+	}
+	return s.done(c, pathSession+id)
+}
+
+// done answers a write whose effect the stream shows.
+func (s *Server) done(c echo.Context, back string) error {
+	if isHTMX(c) {
+		return c.NoContent(http.StatusNoContent)
+	}
+	return c.Redirect(http.StatusSeeOther, back)
+}
+
+// isHTMX reports whether a part of a page asks, not a person who wants a page.
+func isHTMX(c echo.Context) bool { return c.Request().Header.Get("HX-Request") != "" }

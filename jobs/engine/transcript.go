@@ -39,6 +39,15 @@ func (e *Engine) Assemble(ctx context.Context, sessionID string, en forkcore.Ent
 		}
 		en.Bytes = blobs[0]
 	}
+	if m := en.Marker; m != nil && m.Type == forkcore.MarkerToolResult && m.Bytes == nil && m.Blob != nil {
+		blobs, err := e.o.Store.Blobs(ctx, sessionID, *m.Blob)
+		if err != nil {
+			return forkcore.TranscriptLine{}, err
+		}
+		filled := *m // the event's marker is shared by all who watch
+		filled.Bytes = blobs[0]
+		en.Marker = &filled
+	}
 	r := forkcore.Run{ID: en.RunID, SessionID: sessionID, AgentID: agentID}
 	if en.Fragment {
 		var err error

@@ -209,3 +209,49 @@ func TestSnapshotShared(t *testing.T) {
 		y.idle()
 	})
 }
+
+// TestAssembledToolResults: whoever follows the events sees each result as soon as it is there, as the transcript shows it.
+func TestAssembledToolResults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, func(c call) reply {
+			if c.answers() == 0 {
+				return useTools(use("t1", "Read", `{"n":1}`), use("t2", "Bash", `{"n":2}`))
+			}
+			return say("all done")
+		})
+		y.tools.do = func(_ context.Context, c forkcore.ToolCall) forkcore.ToolResult {
+			return forkcore.ToolResult{Text: "result " + c.ID}
+		}
+		turn := y.ask("look around")
+		lines, err := y.engine.Transcript(y.ctx, turn.ID, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		events, err := y.store.Events(y.ctx, y.session.ID, "0", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var assembled []forkcore.TranscriptLine
+		results := 0
+		for _, e := range events {
+			if e.Type != forkcore.EventMessage {
+				continue
+			}
+			line, err := y.engine.Assemble(y.ctx, y.session.ID, *e.Entry, e.AgentID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if line.Marker != nil && line.Marker.Type == forkcore.MarkerToolResult {
+				results++
+				if len(line.Marker.Bytes) == 0 || e.Entry.Marker.Bytes != nil {
+					t.Errorf("result %q, and the event itself was changed: %t", line.Marker.Bytes, e.Entry.Marker.Bytes != nil)
+				}
+			}
+			assembled = append(assembled, line)
+		}
+		want(t, "results", results, 2)
+		if diff := cmp.Diff(lines, assembled); diff != "" {
+			t.Errorf("lines from events (-transcript +assembled):\n%s", diff)
+		}
+	})
+}
