@@ -144,5 +144,6 @@
   addEventListener("offline", () => stale(heard));
   addEventListener("online", connect);
   addEventListener("pageshow", (event) => { if (event.persisted) connect(); });
-  document.addEventListener("DOMContentLoaded", connect);
+  // htmx looks at the page a moment after it is there; before that nobody hears "live:connect".
+  document.addEventListener("htmx:after:process", connect, { once: true });
 }
