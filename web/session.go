@@ -359,13 +359,6 @@ func (p *sessionPage) head() sessionHeadView {
 	return v
 }
 
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
 // turnView is what stands between the conversation and the composer: what waits, and what can be done about the turn.
 type turnView struct {
 	key       string
