@@ -247,7 +247,7 @@ func sessionHead(v sessionHeadView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = warmth(v.sessionFigures).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = prefixLeft(v.sessionFigures).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -350,8 +350,8 @@ func sessionHead(v sessionHeadView) templ.Component {
 	})
 }
 
-// warmth says how long the provider still holds a prefix.
-func warmth(v sessionFigures) templ.Component {
+// prefixLeft says how long the provider still holds a prefix.
+func prefixLeft(v sessionFigures) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
