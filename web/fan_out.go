@@ -179,7 +179,7 @@ func gateHistory(d forkcore.Dispatch, runs []forkcore.Run) []gateLine {
 func forkName(id string, d forkcore.Dispatch, runs []forkcore.Run) string {
 	for _, r := range runs {
 		if r.ID == id {
-			return "“" + shorten(forkTitle(r), 60) + "”"
+			return "“" + shorten(runTitle(r), 60) + "”"
 		}
 	}
 	for i, known := range d.RunIDs {

@@ -56,7 +56,7 @@ func newForkCard(r forkcore.Run, rows []forkcore.RequestRow, w draft, writing bo
 	ended := r.State.Ended()
 	writing = writing && r.State == forkcore.Running
 	v := forkCardView{
-		ID: "fork-" + r.ID, Path: pathRun + r.ID, Title: forkTitle(r), State: r.State, Stopping: r.Stop != "" && !ended,
+		ID: "fork-" + r.ID, Path: pathRun + r.ID, Title: runTitle(r), State: r.State, Stopping: r.Stop != "" && !ended,
 		Directive: r.Directive, Doing: doing(r, w, writing), Bar: newHitBar(r), In: "–", Out: "–", Cost: "–", At: r.UpdatedAt,
 	}
 	key := []any{r.Version, len(rows)}
@@ -112,7 +112,11 @@ func newForkCard(r forkcore.Run, rows []forkcore.RequestRow, w draft, writing bo
 	return v
 }
 
-func forkTitle(r forkcore.Run) string {
+// runTitle is what pages call a run.
+func runTitle(r forkcore.Run) string {
+	if r.Kind == forkcore.KindMain {
+		return cmp.Or(strings.TrimSpace(r.Title), "Main turn")
+	}
 	return cmp.Or(strings.TrimSpace(r.Title), fmt.Sprintf("Fork %d", r.Index+1))
 }
 

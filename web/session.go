@@ -219,7 +219,7 @@ func (p *sessionPage) active() (forkcore.Run, bool) {
 
 func (p *sessionPage) conversation() []entryView {
 	if p.entries == nil {
-		p.entries = newEntries(p.lines, p.runs)
+		p.entries = newEntries(p.session.ID, p.lines, p.runs)
 	}
 	if hidden := p.hidden(); hidden > 0 {
 		return p.entries[hidden:]
@@ -275,12 +275,12 @@ func (p *sessionPage) parts() []part {
 	parts := []part{{id: "session-head", key: head.key, at: head.at, draw: sessionHead(head)}}
 	conversation := p.conversation()
 	for _, e := range conversation {
-		parts = append(parts, part{id: e.ID, list: "log", key: e.Key, at: e.At, draw: entryItem(e)})
+		parts = append(parts, part{id: e.ID, list: "log", key: e.Key, at: e.At, draw: entryItem(p.s.markdown, e)})
 	}
 	w, _ := p.s.drafts.of(p.session.ActiveRunID)
 	turn := p.turn(len(conversation))
 	parts = append(parts,
-		part{id: "draft", key: fmt.Sprint(p.session.ActiveRunID, w.Seq, " ", w.Version), draw: draftItem("draft", w)},
+		part{id: "draft", key: fmt.Sprint(p.session.ActiveRunID, w.Seq, " ", w.Version), draw: draftItem(p.s.markdown, "draft", w)},
 		part{id: "turn", key: turn.key, draw: turnPart(turn)},
 	)
 	groups := p.groups()
@@ -454,7 +454,7 @@ func (s *Server) sessionPage(c echo.Context) error {
 	v := p.view()
 	f := s.frame(c, v.Title)
 	f.Wide, f.Live = true, pathSession+v.ID+"/live?after="+last.String()
-	return s.render(c, http.StatusOK, sessionPageView(f, v))
+	return s.render(c, http.StatusOK, sessionPageView(f, s.markdown, v))
 }
 
 func (s *Server) sessionLive(c echo.Context) error {

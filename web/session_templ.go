@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-func sessionPageView(f frame, v sessionView) templ.Component {
+func sessionPageView(f frame, md *markdown, v sessionView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -105,7 +105,7 @@ func sessionPageView(f frame, v sessionView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			for _, e := range v.Entries {
-				templ_7745c5c3_Err = entryItem(e).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = entryItem(md, e).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -114,7 +114,7 @@ func sessionPageView(f frame, v sessionView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = draftItem("draft", v.Draft).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = draftItem(md, "draft", v.Draft).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

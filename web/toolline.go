@@ -57,7 +57,7 @@ func (t *toolLine) answer(b forkcore.Block) {
 func (t *toolLine) launched(runID string, runs map[string]forkcore.Run) {
 	t.RunID = runID
 	if r, ok := runs[runID]; ok {
-		t.RunTitle, t.RunState = newRunRow(r).Title, r.State
+		t.RunTitle, t.RunState = runTitle(r), r.State
 	}
 }
 
