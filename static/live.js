@@ -100,6 +100,10 @@
     if (!ours(event)) return;
     connection = event.detail.connection;
     fresh();
+    // Hidden while the answer was on its way: htmx gives up streams when it hears of that, and it listens only from here on.
+    queueMicrotask(() => {
+      if (document.hidden) document.dispatchEvent(new Event("visibilitychange"));
+    });
   });
   document.addEventListener("htmx:sse:before:message", (event) => {
     if (!ours(event)) return;
