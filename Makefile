@@ -20,7 +20,7 @@ LIBRARIES := static/dist/htmx.min.js static/dist/hx-sse.min.js
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: export AGENT_AUTO_BACKGROUND_TASKS ?= 1
@@ -35,6 +35,12 @@ test: ## Test everything with the race detector (PKG=./web/... RUN=TestName)
 	@$(MAKE) --no-print-directory assets generate
 	@go tool -modfile=tools/go.mod gotestsum --format=pkgname-and-test-fails --format-hide-empty-pkg -- \
 		-race -shuffle=on -timeout=5m $(if $(RUN),-run='$(RUN)') $(PKG)
+
+.PHONY: screenshots
+screenshots: ## Draw the pictures in docs/screenshots anew
+	@scripts/need.sh git redis-server rg npm chromium
+	@$(MAKE) --no-print-directory assets generate
+	FORKYARD_SCREENSHOTS=$(CURDIR)/docs/screenshots go test -count=1 -run='^TestPages$$' ./cmd/web
 
 .PHONY: lint
 lint: bin/golangci-lint ## Check format, generated files, modules, vet, golangci-lint with staticcheck (first build: minutes)

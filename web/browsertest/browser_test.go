@@ -105,6 +105,18 @@ func TestComplaintsFailTheTest(t *testing.T) {
 			}
 		})
 	}
+	// Tests of hidden tabs rest on this.
+	t.Run("hidden", func(t *testing.T) {
+		first := browser.Tab(t)
+		first.Open(server.URL + "/fine")
+		second := first.Beside()
+		second.Open(server.URL + "/fine")
+		first.Wait("being hidden", `document.visibilityState === "hidden"`)
+		second.Wait("being visible", `document.visibilityState === "visible"`)
+		first.Front()
+		first.Wait("being visible", `document.visibilityState === "visible"`)
+		second.Wait("being hidden", `document.visibilityState === "hidden"`)
+	})
 	t.Run("tolerated", func(t *testing.T) {
 		r := &recorder{TB: t}
 		tab := browser.Tab(r)

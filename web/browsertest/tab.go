@@ -42,6 +42,12 @@ func (tab *Tab) Beside() *Tab {
 	return newTab(tab.t, tab.ctx, chromedp.WithNewWindow(false))
 }
 
+// Window opens another tab with the same profile in a window of its own, so that both are visible.
+func (tab *Tab) Window() *Tab {
+	tab.t.Helper()
+	return newTab(tab.t, tab.ctx)
+}
+
 func newTab(t testing.TB, parent context.Context, options ...chromedp.ContextOption) *Tab {
 	t.Helper()
 	j := newJournal()
@@ -185,14 +191,15 @@ func brief(expression string) string {
 const find = `((selector, text) => Array.from(document.querySelectorAll(selector)).find((e) => e.checkVisibility() &&
 	(e.textContent.includes(text) || e.getAttribute("aria-label")?.includes(text))))`
 
-func quote(s string) string {
+// Quote is a text as a literal of JavaScript.
+func Quote(s string) string {
 	b, _ := json.Marshal(s) // a string always has a JSON form
 	return string(b)
 }
 
 // Find is the expression of the first visible element that a selector finds and whose text or label holds the text.
 func Find(selector, text string) string {
-	return find + "(" + quote(selector) + ", " + quote(text) + ")"
+	return find + "(" + Quote(selector) + ", " + Quote(text) + ")"
 }
 
 // Has waits for a visible element with a text.
@@ -204,7 +211,7 @@ func (tab *Tab) Has(selector, text string) {
 // Count is how many elements a selector finds.
 func (tab *Tab) Count(selector string) int {
 	tab.t.Helper()
-	return Eval[int](tab, "document.querySelectorAll("+quote(selector)+").length")
+	return Eval[int](tab, "document.querySelectorAll("+Quote(selector)+").length")
 }
 
 // Click waits for the first visible element with a text and presses the mouse in its middle, where nothing may lie above it.
@@ -267,8 +274,8 @@ func (tab *Tab) Press(key string) {
 // Text is the text that the first element of a selector shows.
 func (tab *Tab) Text(selector string) string {
 	tab.t.Helper()
-	tab.Wait(selector, "document.querySelector("+quote(selector)+")")
-	return Eval[string](tab, "document.querySelector("+quote(selector)+").innerText")
+	tab.Wait(selector, "document.querySelector("+Quote(selector)+")")
+	return Eval[string](tab, "document.querySelector("+Quote(selector)+").innerText")
 }
 
 // Screenshot is the visible part of the page as a PNG.
