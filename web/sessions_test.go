@@ -288,3 +288,25 @@ func (p *pagedSessions) Sessions(_ context.Context, cursor string, _ int) ([]for
 	p.cursors = append(p.cursors, cursor)
 	return p.sessions, p.next, nil
 }
+
+func TestHomeLiveAnswers(t *testing.T) {
+	s := serve(t, withData())
+	cookie := s.signIn(t)
+	connected := ""
+	for _, div := range all(page(t, s, "/?cursor=a%26b", 200, "Cookie", cookie), "div") {
+		connected += attribute(div, "hx-sse:connect")
+	}
+	if want := "/live?after=1795176000000-0&cursor=a%26b"; connected != want {
+		t.Errorf("the page connects to %q, want %q", connected, want)
+	}
+	res, _ := s.ask(t, "HEAD", "/live?after=0-0", "", "Cookie", cookie)
+	if res.StatusCode != 200 || res.Header.Get("Content-Type") != "text/event-stream" {
+		t.Errorf("%d %s", res.StatusCode, res.Header.Get("Content-Type"))
+	}
+	if res, _ = s.ask(t, "HEAD", "/live?after=soon", "", "Cookie", cookie); res.StatusCode != 422 {
+		t.Errorf("cursor that is none: %d, want 422", res.StatusCode)
+	}
+	if res, _ = s.ask(t, "HEAD", "/live", ""); res.StatusCode == 200 {
+		t.Error("a stream for somebody who is not signed in")
+	}
+}

@@ -237,7 +237,7 @@ func TestLastSample(t *testing.T) {
 			s := serve(t, f, func(o *Options) { o.Reader = sampleReader{f, forkcore.Dispatch{ID: dispatchID}} })
 			root := page(t, s, "/", 200, "Cookie", s.signIn(t))
 			got := text(root)
-			if has := strings.Contains(got, "What it came to last time") && strings.Contains(got, "It cost nothing.") && strings.Contains(got, "Run it again"); has != test.want {
+			if has := strings.Contains(got, "What the sample came to") && strings.Contains(got, "It cost nothing.") && strings.Contains(got, "Run it again"); has != test.want {
 				t.Errorf("result shown: %t, want %t: %s", has, test.want, got)
 			}
 			for _, d := range all(root, "details") {
