@@ -52,7 +52,7 @@ const (
 )
 
 // newForkCard shows a run that was forked from the session. w is what it is writing, when writing is true.
-func newForkCard(r forkcore.Run, rows []forkcore.RequestRow, w draft, writing bool, s forkcore.Session) forkCardView {
+func newForkCard(r forkcore.Run, rows []forkcore.RequestRow, w draft, writing bool, s forkcore.Session, titles map[string]string) forkCardView {
 	ended := r.State.Ended()
 	writing = writing && r.State == forkcore.Running
 	v := forkCardView{
@@ -103,7 +103,7 @@ func newForkCard(r forkcore.Run, rows []forkcore.RequestRow, w draft, writing bo
 	}
 	v.Calls = counted(r.Requests, "request") + ", " + counted(r.ToolUses, "tool call")
 	if row, ok := telling(rows); ok {
-		v.Why, v.WhyRequest = newNamedWhy(row, forkNames(row, r, s)), row.N
+		v.Why, v.WhyRequest = newNamedWhy(row, forkNames(row, r, s, titles)), row.N
 	}
 	if r.Report != nil {
 		v.Result = shorten(cmp.Or(r.Report.Result, r.Report.Text), cardResult)
@@ -200,12 +200,12 @@ func telling(rows []forkcore.RequestRow) (row forkcore.RequestRow, ok bool) {
 	return row, ok
 }
 
-// forkNames names the run whose request a row refers to.
-func forkNames(row forkcore.RequestRow, r forkcore.Run, s forkcore.Session) map[string]string {
+// forkNames names the run whose request a row refers to; titles are those of forks, by id.
+func forkNames(row forkcore.RequestRow, r forkcore.Run, s forkcore.Session, titles map[string]string) map[string]string {
 	names := map[string]string{}
 	for _, ref := range []*forkcore.RequestRef{row.ExpectedFrom, row.ReadFrom} {
 		if ref != nil {
-			names[ref.RunID] = "another fork"
+			names[ref.RunID] = cmp.Or(titles[ref.RunID], "another fork")
 		}
 	}
 	for _, main := range []string{r.ParentRunID, s.LastRunID, s.ActiveRunID} {

@@ -246,6 +246,12 @@ type fanOut struct {
 func (p *sessionPage) groups() []fanOut {
 	var groups []fanOut
 	seen := map[string]bool{}
+	titles := map[string]string{}
+	for id, r := range p.runs {
+		if r.Kind == forkcore.KindFork {
+			titles[id] = runTitle(r)
+		}
+	}
 	for _, id := range p.order {
 		r := p.runs[id]
 		d, known := p.fanOuts[r.DispatchID]
@@ -262,7 +268,7 @@ func (p *sessionPage) groups() []fanOut {
 			}
 			runs = append(runs, r)
 			w, writing := p.s.drafts.of(id)
-			g.cards = append(g.cards, newForkCard(r, p.rows[id], w, writing, p.session))
+			g.cards = append(g.cards, newForkCard(r, p.rows[id], w, writing, p.session, titles))
 		}
 		g.header = newFanOut(d, runs, p.s.o.Prices)
 		groups = append(groups, g)
