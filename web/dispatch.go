@@ -100,10 +100,11 @@ func (s *Server) dispatchPage(c echo.Context) error {
 // everything that was typed.
 func (s *Server) dispatch(c echo.Context) error {
 	ctx := c.Request().Context()
-	if err := c.Request().ParseForm(); err != nil {
+	sent, err := c.FormParams()
+	if err != nil {
 		return fmt.Errorf("reading the form: %w", err)
 	}
-	form := parseDirectivesForm(c.Request().PostForm)
+	form := parseDirectivesForm(sent)
 	if form.Key == "" {
 		form.Key = newSecret()
 	}
@@ -111,7 +112,7 @@ func (s *Server) dispatch(c echo.Context) error {
 	if err != nil {
 		return s.refuseDispatch(c, forkcore.Session{ID: c.Param("id")}, form, nil, err)
 	}
-	if action := c.Request().PostForm.Get("action"); action != "" {
+	if action := sent.Get("action"); action != "" {
 		form.act(action)
 		status := http.StatusOK
 		if len(form.Errors) > 0 {
@@ -188,10 +189,11 @@ func (s *Server) drawDispatch(c echo.Context, status int, session forkcore.Sessi
 
 // dispatchQuote answers the form while it is being typed: always with a quote, or with a reason why there is none.
 func (s *Server) dispatchQuote(c echo.Context) error {
-	if err := c.Request().ParseForm(); err != nil {
+	sent, err := c.FormParams()
+	if err != nil {
 		return fmt.Errorf("reading the form: %w", err)
 	}
-	form := parseDirectivesForm(c.Request().PostForm)
+	form := parseDirectivesForm(sent)
 	session, err := s.o.Reader.Session(c.Request().Context(), c.Param("id"))
 	if err != nil {
 		p := api.ProblemOf(err)

@@ -310,7 +310,7 @@ func TestDispatchQuote(t *testing.T) {
 // htmx may not put an error page where the form is.
 func TestErrorForHTMX(t *testing.T) {
 	res, _, body := serveForking(t, newForking()).post(t, "/sessions/ses_03zzzzzzzzzzzzzzzz/dispatch", typed(), "HX-Request", "true")
-	if res.StatusCode != 404 || res.Header.Get("HX-Retarget") != "[data-problem]" || strings.Contains(body, "<!doctype") {
+	if res.StatusCode != 404 || res.Header.Get("HX-Retarget") != "#toast" || strings.Contains(body, "<!doctype") {
 		t.Errorf("%d %v %s", res.StatusCode, res.Header, body)
 	}
 }

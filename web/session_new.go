@@ -144,14 +144,15 @@ func (s *Server) newSessionPage(c echo.Context) error {
 // createSession makes the session and, when there is a first message, sends it.
 func (s *Server) createSession(c echo.Context) error {
 	ctx := c.Request().Context()
-	if err := c.Request().ParseForm(); err != nil {
+	sent, err := c.FormParams()
+	if err != nil {
 		return fmt.Errorf("reading the form: %w", err)
 	}
-	form := parseSessionForm(c.Request().PostForm)
+	form := parseSessionForm(sent)
 	if form.Key == "" {
 		form.Key = newSecret()
 	}
-	if c.Request().PostForm.Get("action") != "" { // what a browser kept is drawn again
+	if sent.Get("action") != "" { // what a browser kept is drawn again
 		return s.drawNewSession(c, http.StatusOK, form, false, refusalView{})
 	}
 	spec := form.spec()
@@ -210,7 +211,7 @@ func (s *Server) drawNewSession(c echo.Context, status int, form sessionForm, fr
 	if form.Root != "" && !slices.Contains(v.Roots, form.Root) {
 		v.Roots = append(slices.Clone(v.Roots), form.Root)
 	}
-	if c.Request().Header.Get("HX-Request") != "" {
+	if isHTMX(c) {
 		return s.render(c, status, sessionFields(v))
 	}
 	f := s.frame(c, "New session")
