@@ -35,6 +35,9 @@ const (
 	maxNesting = 40
 	// maxMarkers is how many nesting signs one line may begin with: the parser takes quadratic time in them.
 	maxMarkers = 60
+	// maxCells is the largest number of cells that the tables of a text may have.
+	maxCells = 50_000
+	maxLinks = 2_000
 	// markdownCache is how many bytes of texts and their HTML are kept.
 	markdownCache = 16 << 20
 	// codeClass precedes all class names of coloured code; static/chroma writes their colours.
@@ -59,14 +62,13 @@ func newMarkdown() *markdown {
 		style:     chroma.MustNewStyle("classes", chroma.StyleEntries{}),
 		cache:     newTextCache(markdownCache),
 	}
-	// Without the parsers of HTML a tag is text like any other.
+	// Without the parsers of HTML a tag is text like any other; without that of link references nothing is invisible.
 	blocks := withoutParsers(parser.DefaultBlockParsers(), parser.NewHTMLBlockParser())
 	inlines := withoutParsers(parser.DefaultInlineParsers(), parser.NewRawHTMLParser())
 	m.engine = goldmark.New(
 		goldmark.WithParser(parser.NewParser(
 			parser.WithBlockParsers(blocks...),
 			parser.WithInlineParsers(inlines...),
-			parser.WithParagraphTransformers(parser.DefaultParagraphTransformers()...),
 			parser.WithASTTransformers(util.Prioritized(outline{}, 100)),
 		)),
 		goldmark.WithExtensions(
@@ -156,7 +158,7 @@ func (m *markdown) component(kind, text string, draw func(string) []byte) templ.
 }
 
 func (m *markdown) html(source string) []byte {
-	if len(source) > maxMarkdown || tooNested(source) {
+	if len(source) > maxMarkdown || costly(source) {
 		return asTyped(source)
 	}
 	var b bytes.Buffer
@@ -172,15 +174,25 @@ func asTyped(source string) []byte {
 	return []byte(`<pre tabindex="0">` + html.EscapeString(source) + "</pre>\n")
 }
 
-// tooNested reports whether a line begins with so many signs of quotes and lists that reading it would take long.
-func tooNested(source string) bool {
+// costly reports whether a text would take long to read or grow a lot: a line that begins with very many signs of
+// quotes and lists, very many links, each of which is looked for to the end of its paragraph, or a table whose short
+// rows would be filled up with very many cells.
+func costly(source string) bool {
+	if strings.Count(source, "](") > maxLinks {
+		return true
+	}
+	columns, lines := 0, 0
 	for line := range strings.Lines(source) {
+		lines++
 		rest := strings.TrimLeft(line, "> \t-+*")
 		if start := line[:len(line)-len(rest)]; strings.Count(start, ">")+strings.Count(start, " ") > maxMarkers && strings.ContainsAny(start, ">-+*") {
 			return true
 		}
+		if strings.TrimRight(rest, "|:- \t\r\n") == "" {
+			columns = max(columns, strings.Count(rest, "|"))
+		}
 	}
-	return false
+	return columns*lines > maxCells
 }
 
 // nesting is the depth of a tree, counted no further than is of interest.

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/net/html"
@@ -119,7 +120,7 @@ func TestMarkdownShowsMarkupAsTyped(t *testing.T) {
 }
 
 // forbidden is what must never be in the HTML: htmx rewrites some tags by regular expressions before it is parsed.
-var forbidden = regexp.MustCompile(`(?i)<(/?)(hx-|head|template|title|script|style|img|svg|i\b|b\b|input|form|!|\?)`)
+var forbidden = regexp.MustCompile(`(?i)<(/?)(hx-|head\b|template|title|script|style|img|svg|i\b|b\b|input|form|!|\?)`)
 
 // inside is the element that fragments are parsed in.
 var inside = &html.Node{Type: html.ElementNode, Data: "div", DataAtom: atom.Div}
@@ -175,6 +176,74 @@ func textOf(t testing.TB, markup string) string {
 		}
 	}
 	return b.String()
+}
+
+// No text may take long, whatever it is. The sizes are a tenth of the largest, so that quadratic time shows and a slow machine passes.
+func TestMarkdownTakesLittleTime(t *testing.T) {
+	const size = maxMarkdown / 10
+	fill := func(s string) string { return strings.Repeat(s, size/len(s)) }
+	m := newMarkdown()
+	for _, c := range []struct{ name, text string }{
+		{"brackets", fill("[")},
+		{"closed brackets", fill("[a](")},
+		{"images", fill("![")},
+		{"quotes", fill(">")},
+		{"quotes on lines", fill("> > > > > > > > > >\n")},
+		{"growing quotes", func() string {
+			var b strings.Builder
+			for i := 1; b.Len() < size-2000; i++ {
+				b.WriteString(strings.Repeat(">", i%1000) + "a\n")
+			}
+			return b.String()
+		}()},
+		{"lists", fill("- ")},
+		{"deep lists", func() string {
+			var b strings.Builder
+			for i := 0; b.Len() < size-2000; i = (i + 1) % 900 {
+				b.WriteString(strings.Repeat(" ", 2*i) + "- a\n")
+			}
+			return b.String()
+		}()},
+		{"stars", fill("*")},
+		{"stars and letters", fill("*a**b")},
+		{"underscores", fill("_a ")},
+		{"backticks", fill("`a``b```c")},
+		{"angles", fill("<")},
+		{"entities", fill("&")},
+		{"table", "|" + strings.Repeat("a|", 2_000) + "\n|" + strings.Repeat("-|", 2_000) + "\n" + strings.Repeat("|\n", 5_000)},
+		{"addresses", fill("http://a.b ")},
+		{"mail", fill("a@")},
+		{"dots", fill("www.a.")},
+		{"references", fill("[a]: b\n")},
+		{"tildes", fill("~~a")},
+		{"go", "```go\n" + fill("/*")},
+		{"json", "```json\n" + fill("[{\"a\":")},
+		{"html", "```html\n" + fill("<a b='")},
+		{"many blocks", fill("```go\nfunc a()\n```\n")},
+		{"huge", strings.Repeat("# a\n", 1_000_000)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			start := time.Now()
+			got := m.html(c.text)
+			took := time.Since(start)
+			if took > 10*time.Second || len(got) > 50*len(c.text)+1000 {
+				t.Errorf("%d bytes became %d bytes of HTML in %v", len(c.text), len(got), took)
+			}
+		})
+	}
+}
+
+func TestCostlyTextIsShownAsTyped(t *testing.T) {
+	m := newMarkdown()
+	for name, text := range map[string]string{
+		"long": strings.Repeat("**a** ", maxMarkdown/6+1), "quotes": strings.Repeat(">", maxMarkers+1) + " **a**", "links": strings.Repeat("[a](", maxLinks+1) + "**b**",
+		"cells": strings.Repeat("|-", 300) + "|\n" + strings.Repeat("|**a**\n", 300), "nested": strings.Repeat("- ", 30) + strings.Repeat("> ", 30) + "**a**",
+	} {
+		got := string(m.html(text))
+		if !strings.HasPrefix(got, "<pre") || textOf(t, got) != text+"\n" {
+			t.Errorf("%s: %.200s", name, got)
+		}
+	}
 }
 
 func FuzzMarkdown(f *testing.F) {
