@@ -343,3 +343,14 @@ func draftText(b draftBlock) string {
 func placeholderNote(n int) string {
 	return fmt.Sprintf("Before them: %s for the calls that started the forks, each saying “%s”.", counted(int64(n), "placeholder"), forkcore.Placeholder)
 }
+
+// label names an entry to those who do not see where it stands.
+func (v entryView) label() string {
+	switch v.Role {
+	case string(forkcore.RoleAssistant):
+		return "Agent"
+	case string(forkcore.RoleUser):
+		return "To the agent"
+	}
+	return "Remark"
+}

@@ -13,7 +13,7 @@ import (
 	"forkyard/forkcore"
 )
 
-const forkID = "run_03bbbbbbbbbbbbbbbb"
+const childID = "run_03cccccccccccccccc"
 
 // logOf numbers lines and dates them a second apart.
 func logOf(lines ...forkcore.TranscriptLine) []forkcore.TranscriptLine {
@@ -75,7 +75,7 @@ func sketch(entries []entryView) string {
 }
 
 func TestEntries(t *testing.T) {
-	child := forkcore.Run{ID: forkID, SessionID: sessionID, Kind: forkcore.KindFork, Title: "Docs", State: forkcore.Done, Report: &forkcore.Report{Text: "Scope: docs"}}
+	child := forkcore.Run{ID: childID, SessionID: sessionID, Kind: forkcore.KindFork, Title: "Docs", State: forkcore.Done, Report: &forkcore.Report{Text: "Scope: docs"}}
 	bash := callBlock("t1", "Bash", `{"command":"go test","description":"Run the tests"}`)
 	read := callBlock("t2", "Read", `{"file_path":"a.go"}`)
 	agent := callBlock("t3", "Agent", `{"description":"Docs","prompt":"Read the docs"}`)
@@ -118,13 +118,13 @@ func TestEntries(t *testing.T) {
 		{
 			"a launch", logOf(
 				said(forkcore.RoleAssistant, agent),
-				marked(forkcore.Marker{Type: forkcore.MarkerLaunched, RunIDs: []string{forkID}, ToolUseIDs: []string{"t3"}}),
+				marked(forkcore.Marker{Type: forkcore.MarkerLaunched, RunIDs: []string{childID}, ToolUseIDs: []string{"t3"}}),
 				said(forkcore.RoleUser, resultBlock("t3", forkcore.Placeholder, false), textBlock("Forks started: …")),
-			), "1 assistant\n  tool Agent(Docs) done \"" + forkcore.Placeholder + "\" " + forkID + " done\n2 marker\n  remark Started 1 fork\n",
+			), "1 assistant\n  tool Agent(Docs) done \"" + forkcore.Placeholder + "\" " + childID + " done\n2 marker\n  remark Started 1 fork\n",
 		},
 		{
 			"notices and a message together", logOf(said(forkcore.RoleUser, textBlock(forkcore.Notification(child)), textBlock("And now?"), textBlock(forkcore.Notification(child)))),
-			"1 user\n  notice " + forkID + " done \"Fork \\\"Docs\\\" finished\"\n  person \"And now?\"\n  notice " + forkID + " done \"Fork \\\"Docs\\\" finished\"\n",
+			"1 user\n  notice " + childID + " done \"Fork \\\"Docs\\\" finished\"\n  person \"And now?\"\n  notice " + childID + " done \"Fork \\\"Docs\\\" finished\"\n",
 		},
 		{
 			"a fork's log", logOf(
@@ -147,7 +147,7 @@ func TestEntries(t *testing.T) {
 		{"bytes that cannot be read", logOf(forkcore.TranscriptLine{Kind: forkcore.EntryMessage, Message: []byte("{}")}), "1 marker\n  other unreadable message\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := sketch(newEntries(sessionID, c.lines, map[string]forkcore.Run{forkID: child}))
+			got := sketch(newEntries(sessionID, c.lines, map[string]forkcore.Run{childID: child}))
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -160,7 +160,7 @@ func TestEntriesChangeWithWhatIsDrawn(t *testing.T) {
 	lines := logOf(
 		said(forkcore.RoleAssistant, callBlock("t1", "Agent", `{"prompt":"a"}`), callBlock("t2", "Bash", `{"command":"a"}`)),
 		marked(forkcore.Marker{Type: forkcore.MarkerToolStarted, ToolUseID: "t2"}),
-		marked(forkcore.Marker{Type: forkcore.MarkerLaunched, RunIDs: []string{forkID}, ToolUseIDs: []string{"t1"}}),
+		marked(forkcore.Marker{Type: forkcore.MarkerLaunched, RunIDs: []string{childID}, ToolUseIDs: []string{"t1"}}),
 		said(forkcore.RoleUser, resultBlock("t2", "ok", false)),
 	)
 	runs := map[string]forkcore.Run{}
@@ -187,7 +187,7 @@ func TestEntriesChangeWithWhatIsDrawn(t *testing.T) {
 	}
 	for i, state := range []forkcore.State{forkcore.Queued, forkcore.Running, forkcore.Failed} {
 		at := noon.Add(time.Duration(i+1) * time.Minute)
-		runs[forkID] = forkcore.Run{ID: forkID, Kind: forkcore.KindFork, State: state, UpdatedAt: at}
+		runs[childID] = forkcore.Run{ID: childID, Kind: forkcore.KindFork, State: state, UpdatedAt: at}
 		step(string(state), at)
 	}
 }
@@ -195,7 +195,7 @@ func TestEntriesChangeWithWhatIsDrawn(t *testing.T) {
 func TestEntryItemShowsTextAsTyped(t *testing.T) {
 	nasty := `<img src=x onerror=alert(1)><i hx-post=/runs/1/cancel hx-trigger=load></script><hx-partial>`
 	quoted := strings.ReplaceAll(nasty, `"`, `\"`)
-	child := forkcore.Run{ID: forkID, Kind: forkcore.KindFork, Title: nasty, State: forkcore.Done, Report: &forkcore.Report{Text: nasty + strings.Repeat(" long", longResult)}}
+	child := forkcore.Run{ID: childID, Kind: forkcore.KindFork, Title: nasty, State: forkcore.Done, Report: &forkcore.Report{Text: nasty + strings.Repeat(" long", longResult)}}
 	lines := logOf(
 		said(forkcore.RoleUser, textBlock(nasty)),
 		said(forkcore.RoleAssistant, textBlock(nasty), `{"type":"thinking","thinking":"`+quoted+`"}`, `{"type":"`+quoted+`"}`, callBlock("t1", nasty, `{"command":"`+quoted+`"}`)),
