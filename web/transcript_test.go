@@ -15,8 +15,8 @@ import (
 
 const childID = "run_03cccccccccccccccc"
 
-// logOf numbers lines and dates them a second apart.
-func logOf(lines ...forkcore.TranscriptLine) []forkcore.TranscriptLine {
+// numbered numbers lines and dates them a second apart.
+func numbered(lines ...forkcore.TranscriptLine) []forkcore.TranscriptLine {
 	for i := range lines {
 		lines[i].Seq, lines[i].At = int64(i+1), noon.Add(time.Duration(i+1)*time.Second)
 		if lines[i].RunID == "" {
@@ -48,8 +48,8 @@ func callBlock(id, name, input string) string {
 	return fmt.Sprintf(`{"type":"tool_use","id":%q,"name":%q,"input":%s}`, id, name, input)
 }
 
-// sketch says in one line a part what entries show.
-func sketch(entries []entryView) string {
+// sketchEntries says in one line a part what entries show.
+func sketchEntries(entries []entryView) string {
 	var b strings.Builder
 	for _, e := range entries {
 		fmt.Fprintf(&b, "%s %s\n", strings.TrimPrefix(e.ID, "e-"+sessionID+"-"), e.Role)
@@ -85,24 +85,24 @@ func TestEntries(t *testing.T) {
 		want  string
 	}{
 		{
-			"a person's text", logOf(marked(forkcore.Marker{Type: forkcore.MarkerTurnStart}), said(forkcore.RoleUser, textBlock("**Hello**"))),
+			"a person's text", numbered(marked(forkcore.Marker{Type: forkcore.MarkerTurnStart}), said(forkcore.RoleUser, textBlock("**Hello**"))),
 			"2 user\n  person \"**Hello**\"\n",
 		},
 		{
-			"calls wait, run, end", logOf(
+			"calls wait, run, end", numbered(
 				said(forkcore.RoleAssistant, textBlock("Looking."), bash, read),
 				marked(forkcore.Marker{Type: forkcore.MarkerToolStarted, ToolUseID: "t1"}),
 			), "1 assistant\n  text \"Looking.\"\n  tool Bash(go test) running \"\"\n  tool Read(a.go) waiting \"\"\n",
 		},
 		{
-			"results by marker, one of them without its bytes", logOf(
+			"results by marker, one of them without its bytes", numbered(
 				said(forkcore.RoleAssistant, bash, read),
 				marked(forkcore.Marker{Type: forkcore.MarkerToolResult, ToolUseID: "t1", IsError: true, Bytes: []byte(resultBlock("t1", "a\n  exit 1\n\n", true))}),
 				marked(forkcore.Marker{Type: forkcore.MarkerToolResult, ToolUseID: "t2"}),
 			), "1 assistant\n  tool Bash(go test) error \"exit 1\"\n  tool Read(a.go) done \"\"\n",
 		},
 		{
-			"results in a message that is not shown by itself", logOf(
+			"results in a message that is not shown by itself", numbered(
 				said(forkcore.RoleAssistant, bash),
 				marked(forkcore.Marker{Type: forkcore.MarkerToolResult, ToolUseID: "t1"}),
 				said(forkcore.RoleUser, resultBlock("t1", "ok", false)),
@@ -110,44 +110,44 @@ func TestEntries(t *testing.T) {
 			), "1 assistant\n  tool Bash(go test) done \"ok\"\n4 assistant\n  text \"Done.\"\n",
 		},
 		{
-			"a call that the end of the turn left open", logOf(
+			"a call that the end of the turn left open", numbered(
 				said(forkcore.RoleAssistant, bash),
 				marked(forkcore.Marker{Type: forkcore.MarkerTurnEnd, State: forkcore.Cancelled, Reason: &forkcore.Reason{Message: "m", NextStep: "n"}}),
 			), "1 assistant\n  tool Bash(go test) stopped \"\"\n2 marker\n  remark This turn ended\n",
 		},
 		{
-			"a launch", logOf(
+			"a launch", numbered(
 				said(forkcore.RoleAssistant, agent),
 				marked(forkcore.Marker{Type: forkcore.MarkerLaunched, RunIDs: []string{childID}, ToolUseIDs: []string{"t3"}}),
 				said(forkcore.RoleUser, resultBlock("t3", forkcore.Placeholder, false), textBlock("Forks started: …")),
 			), "1 assistant\n  tool Agent(Docs) done \"" + forkcore.Placeholder + "\" " + childID + " done\n2 marker\n  remark Started 1 fork\n",
 		},
 		{
-			"notices and a message together", logOf(said(forkcore.RoleUser, textBlock(forkcore.Notification(child)), textBlock("And now?"), textBlock(forkcore.Notification(child)))),
+			"notices and a message together", numbered(said(forkcore.RoleUser, textBlock(forkcore.Notification(child)), textBlock("And now?"), textBlock(forkcore.Notification(child)))),
 			"1 user\n  notice " + childID + " done \"Fork \\\"Docs\\\" finished\"\n  person \"And now?\"\n  notice " + childID + " done \"Fork \\\"Docs\\\" finished\"\n",
 		},
 		{
-			"a fork's log", logOf(
+			"a fork's log", numbered(
 				marked(forkcore.Marker{Type: forkcore.MarkerForkOf}),
 				said(forkcore.RoleUser, resultBlock("t3", forkcore.Placeholder, false), textBlock(forkcore.Boilerplate()), textBlock("Read the docs")),
 			), "1 marker\n  remark Inherits the conversation up to here\n2 user\n  rules \"You are now a fork: a copy of the agent…\"\n  directive \"Read the docs\"\n",
 		},
 		{
-			"thinking, and what nobody knows", logOf(
+			"thinking, and what nobody knows", numbered(
 				said(forkcore.RoleAssistant, `{"type":"thinking","thinking":"Hm.","signature":"s"}`, `{"type":"redacted_thinking","data":"d"}`, `{"type":"hologram","x":1}`),
 				said(forkcore.RoleUser, `{"type":"image","source":{}}`),
 			), "1 assistant\n  thinking \"Hm.\"\n  thinking \"\"\n  other hologram\n2 user\n  other image\n",
 		},
 		{
-			"remarks", logOf(
+			"remarks", numbered(
 				marked(forkcore.Marker{Type: forkcore.MarkerBackground}), marked(forkcore.Marker{Type: forkcore.MarkerStop, Name: "refusal"}),
 				marked(forkcore.Marker{Type: forkcore.MarkerTurnEnd, State: forkcore.Done}), marked(forkcore.Marker{Type: "new"}),
 			), "1 marker\n  remark Went on in the background\n2 marker\n  remark The model declined to answer\n",
 		},
-		{"bytes that cannot be read", logOf(forkcore.TranscriptLine{Kind: forkcore.EntryMessage, Message: []byte("{}")}), "1 marker\n  other unreadable message\n"},
+		{"bytes that cannot be read", numbered(forkcore.TranscriptLine{Kind: forkcore.EntryMessage, Message: []byte("{}")}), "1 marker\n  other unreadable message\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := sketch(newEntries(sessionID, c.lines, map[string]forkcore.Run{childID: child}))
+			got := sketchEntries(newEntries(sessionID, c.lines, map[string]forkcore.Run{childID: child}))
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -157,7 +157,7 @@ func TestEntries(t *testing.T) {
 
 // A live page redraws an entry when its key changes, and a page that comes back asks by time.
 func TestEntriesChangeWithWhatIsDrawn(t *testing.T) {
-	lines := logOf(
+	lines := numbered(
 		said(forkcore.RoleAssistant, callBlock("t1", "Agent", `{"prompt":"a"}`), callBlock("t2", "Bash", `{"command":"a"}`)),
 		marked(forkcore.Marker{Type: forkcore.MarkerToolStarted, ToolUseID: "t2"}),
 		marked(forkcore.Marker{Type: forkcore.MarkerLaunched, RunIDs: []string{childID}, ToolUseIDs: []string{"t1"}}),
@@ -196,7 +196,7 @@ func TestEntryItemShowsTextAsTyped(t *testing.T) {
 	nasty := `<img src=x onerror=alert(1)><i hx-post=/runs/1/cancel hx-trigger=load></script><hx-partial>`
 	quoted := strings.ReplaceAll(nasty, `"`, `\"`)
 	child := forkcore.Run{ID: childID, Kind: forkcore.KindFork, Title: nasty, State: forkcore.Done, Report: &forkcore.Report{Text: nasty + strings.Repeat(" long", longResult)}}
-	lines := logOf(
+	lines := numbered(
 		said(forkcore.RoleUser, textBlock(nasty)),
 		said(forkcore.RoleAssistant, textBlock(nasty), `{"type":"thinking","thinking":"`+quoted+`"}`, `{"type":"`+quoted+`"}`, callBlock("t1", nasty, `{"command":"`+quoted+`"}`)),
 		said(forkcore.RoleUser, resultBlock("t1", nasty, true), textBlock(forkcore.Notification(child))),
@@ -245,7 +245,7 @@ func BenchmarkEntries(b *testing.B) {
 			said(forkcore.RoleUser, resultBlock(id, strings.Repeat("a line of a file\n", 1_000), false)))
 	}
 	tr := newTranscript(sessionID)
-	tr.add(logOf(lines...)...)
+	tr.add(numbered(lines...)...)
 	for b.Loop() {
 		tr.entries(nil)
 	}
