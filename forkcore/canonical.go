@@ -137,6 +137,28 @@ func (c Canonical) Splice(marks []Mark) (*Body, error) {
 	return b, nil
 }
 
+// StripMarks takes the marks out of a body that Splice made with them: what remains is the canonical bytes and the close
+// of the request. A body that does not have every mark at its place is an error.
+func StripMarks(body []byte, marks []Mark) ([]byte, error) {
+	sorted := append([]Mark(nil), marks...)
+	sort.Slice(sorted, func(i, j int) bool { return sorted[i].Offset < sorted[j].Offset })
+	out := make([]byte, 0, len(body))
+	rest := body
+	for _, m := range sorted {
+		keep := m.Offset - 1 - int64(len(out)) // the mark stands before the brace that closes its block
+		if keep < 0 || keep > int64(len(rest)) {
+			return nil, fmt.Errorf("no mark can stand at offset %d (%s)", m.Offset, m.Block)
+		}
+		out = append(out, rest[:keep]...)
+		after, ok := bytes.CutPrefix(rest[keep:], []byte(markJSON(m.TTL)))
+		if !ok {
+			return nil, fmt.Errorf("no mark stands at offset %d (%s)", m.Offset, m.Block)
+		}
+		rest = after
+	}
+	return append(out, rest...), nil
+}
+
 // closesBlock reports whether p[i] is the "}" of an element of tools, system or
 // content: an object in an array in the outermost object of p.
 func closesBlock(p []byte, i int) bool {

@@ -235,6 +235,44 @@ func countMarks(t testing.TB, body []byte) int {
 
 // A mark may stand behind a block and nowhere else: every other offset of a
 // request full of braces is refused.
+// What Splice puts in, StripMarks takes out again.
+func TestStripMarks(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 7))
+	for range 100 {
+		history := randomHistory(t, r, 1+r.IntN(8))
+		c := NewCanonical(testHead(), raws(history), testParams)
+		plain, err := c.Splice(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends := blockEnds(t, joinCanonical(c))
+		r.Shuffle(len(ends), func(i, j int) { ends[i], ends[j] = ends[j], ends[i] })
+		var marks []Mark
+		for i, end := range ends[:min(len(ends), r.IntN(MaxMarks+1))] {
+			marks = append(marks, Mark{Offset: end, TTL: []string{"5m", "1h", ""}[i%3]})
+		}
+		body, err := c.Splice(marks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := StripMarks(body.Bytes(), marks)
+		if err != nil || !bytes.Equal(got, plain.Bytes()) {
+			t.Fatalf("marks %v: %v", marks, err)
+		}
+		if len(marks) == 0 {
+			continue
+		}
+		if _, err := StripMarks(plain.Bytes(), marks); err == nil {
+			t.Fatalf("a body without the marks %v was accepted", marks)
+		}
+	}
+	for _, offset := range []int64{-1, 0, 1 << 40} {
+		if _, err := StripMarks([]byte("{}"), []Mark{{Offset: offset}}); err == nil {
+			t.Errorf("a mark at %d was accepted", offset)
+		}
+	}
+}
+
 func TestSpliceRefusesMisplacedMarks(t *testing.T) {
 	head := EncodeHead(Params{Model: "m}", Thinking: json.RawMessage(`{"type":"adaptive","a":[{}],"o":{}}`), Effort: "}", ToolChoice: json.RawMessage(`{"type":"auto"}`)},
 		[]ToolSpec{AgentTool()}, "}]},{")

@@ -34,14 +34,26 @@ func Verify(s Snapshot, c Canonical, prefix func() ([]byte, error)) error {
 		return fmt.Errorf("compare with snapshot %s: %w", s.ID, err)
 	}
 	got := joinCanonical(c)
-	at := 0
-	for at < len(want) && at < len(got) && want[at] == got[at] {
-		at++
-	}
+	at := commonPrefix(want, got)
 	if at == len(want) {
 		return fmt.Errorf("snapshot %s: its bytes do not have its digest: %w", s.ID, ErrCorrupt)
 	}
 	return &MismatchError{Offset: int64(at), Path: jsonPath(want[:at]), Want: around(want, at), Got: around(got, at)}
+}
+
+// FirstDifference returns the length in bytes of the longest common prefix of two canonical requests, and the JSON path
+// of the value that it ends in, such as messages.2.content.0.text. equal is true when there is no difference at all.
+func FirstDifference(a, b []byte) (offset int64, path string, equal bool) {
+	at := commonPrefix(a, b)
+	return int64(at), jsonPath(a[:at]), at == len(a) && at == len(b)
+}
+
+func commonPrefix(a, b []byte) int {
+	at := 0
+	for at < len(a) && at < len(b) && a[at] == b[at] {
+		at++
+	}
+	return at
 }
 
 func around(b []byte, at int) string {

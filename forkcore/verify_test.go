@@ -152,3 +152,28 @@ func TestJSONPath(t *testing.T) {
 		}
 	}
 }
+
+func TestFirstDifference(t *testing.T) {
+	const a = `{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"one"}]}`
+	tests := []struct {
+		name, b, path string
+		offset        int64
+		equal         bool
+	}{
+		{"equal", a, "messages.0", int64(len(a)), true},
+		{"in a text", strings.Replace(a, "one", "ono", 1), "messages.0.content.0.text", int64(strings.Index(a, "one") + 2), false},
+		{"in the model", strings.Replace(a, `"m"`, `"n"`, 1), "model", 10, false},
+		{"one goes on", a + `,{"role":"user"`, "messages.0", int64(len(a)), false},
+		{"nothing", "", "", 0, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, pair := range [][2]string{{a, tt.b}, {tt.b, a}} {
+				offset, path, equal := FirstDifference([]byte(pair[0]), []byte(pair[1]))
+				if offset != tt.offset || path != tt.path || equal != tt.equal {
+					t.Errorf("got %d %q %v, want %d %q %v", offset, path, equal, tt.offset, tt.path, tt.equal)
+				}
+			}
+		})
+	}
+}
