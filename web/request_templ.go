@@ -218,7 +218,7 @@ func requestPage(f frame, v requestPageView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 20, " <section class=\"card\"><h2>Identity</h2><dl class=\"facts\"><div><dt>Prefix</dt><dd><code id=\"prefix-sha\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 20, " <section class=\"card\"><h2>Identity</h2><dl class=\"identity\"><div><dt>Prefix</dt><dd><code id=\"prefix-sha\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

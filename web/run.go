@@ -279,6 +279,7 @@ func newRunReport(r *forkcore.Report) *runReportView {
 
 // runStatsView are the figures of a run.
 type runStatsView struct {
+	Bar *hitBarView // forks
 	Total, Inherited, Own         string
 	Cost                          string
 	Read, Written, Uncached, Outp string
@@ -295,6 +296,10 @@ func (m *runModel) stats() runStatsView {
 		Read: grouped(r.Usage.CacheRead), Written: grouped(r.Usage.CacheWrite5m + r.Usage.CacheWrite1h), Uncached: grouped(r.Usage.Input), Outp: grouped(r.Usage.Output),
 		ToolUses: grouped(r.ToolUses), Requests: grouped(r.Requests), Created: r.CreatedAt, Started: r.StartedAt, Ended: r.EndedAt,
 		Waited: between(r.CreatedAt, &r.StartedAt), Took: between(r.StartedAt, &r.EndedAt),
+	}
+	if r.Kind == forkcore.KindFork {
+		bar := newHitBar(r)
+		v.Bar = &bar
 	}
 	if h.Total == nil && r.Requests > 0 && r.Cost.Unpriced == 0 && r.Cost.NanoUSD == 0 {
 		v.Cost = unknownFigure // requests that nobody has told the usage of yet
