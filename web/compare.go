@@ -192,15 +192,15 @@ func newCompareSide(name string, c compared, at int64) compareSide {
 		}
 		s.Size += ", " + equal + " of them equal"
 	}
-	s.Before, s.Char, s.After = excerpt(c.canonical, int(at))
+	s.Before, s.Char, s.After = textAround(c.canonical, int(at))
 	if s.Char == "" {
 		s.Char, s.Ends = "ends here", true
 	}
 	return s
 }
 
-// excerpt cuts the text around a byte, at edges of characters.
-func excerpt(text []byte, at int) (before, char, after string) {
+// textAround cuts the text around a byte, at edges of characters.
+func textAround(text []byte, at int) (before, char, after string) {
 	start := at
 	for start > 0 && start < len(text) && !utf8.RuneStart(text[start]) {
 		start--

@@ -676,39 +676,39 @@ func requestFigures(v requestView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = figure("Expected", v.Expected, v.ExpectedNote, "").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = requestFigure("Expected", v.Expected, v.ExpectedNote, "").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = figure("Read", v.Read, "", "read").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = requestFigure("Read", v.Read, "", "read").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = figure("Written", v.Written, "", "write").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = requestFigure("Written", v.Written, "", "write").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = figure("Uncached", v.Uncached, "", "uncached").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = requestFigure("Uncached", v.Uncached, "", "uncached").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = figure("Output", v.Output, v.OutputNote, "output").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = requestFigure("Output", v.Output, v.OutputNote, "output").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = figure("Cost", v.Cost, "", "").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = requestFigure("Cost", v.Cost, "", "").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = figure("First token", v.First, "", "").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = requestFigure("First token", v.First, "", "").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = figure("Duration", v.Took, "", "").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = requestFigure("Duration", v.Took, "", "").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = figure("Stop", orDash(v.StopReason), "", "").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = requestFigure("Stop", orDash(v.StopReason), "", "").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -746,7 +746,7 @@ func requestFigures(v requestView) templ.Component {
 	})
 }
 
-func figure(name, value, note, class string) templ.Component {
+func requestFigure(name, value, note, class string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -28,7 +28,7 @@ type runModel struct {
 	siblings []forkcore.Run // with the run itself, in order
 	rows     []forkcore.RequestRow
 	names    map[string]string // of runs, by id
-	lines    []forkcore.TranscriptLine
+	log      *transcript
 	seq      int64 // of the last entry of the log that was read
 }
 
@@ -59,6 +59,7 @@ func (s *Server) readRun(ctx context.Context, id string) (*runModel, sse.ID, err
 	if m.siblings, err = s.siblings(ctx, m.run); err != nil {
 		return nil, sse.ID{}, err
 	}
+	m.log = newTranscript(m.run.AgentID)
 	m.names = map[string]string{id: runTitle(m.run)}
 	for _, r := range m.siblings {
 		m.names[r.ID] = runTitle(r)
@@ -85,7 +86,7 @@ func (m *runModel) readLog(ctx context.Context) error {
 func (m *runModel) addLine(l forkcore.TranscriptLine) {
 	m.seq = l.Seq
 	if l.RunID == m.run.ID {
-		m.lines = append(m.lines, l)
+		m.log.add(l)
 	}
 }
 
@@ -279,7 +280,7 @@ func newRunReport(r *forkcore.Report) *runReportView {
 
 // runStatsView are the figures of a run.
 type runStatsView struct {
-	Bar *hitBarView // forks
+	Bar                           *hitBarView // forks
 	Total, Inherited, Own         string
 	Cost                          string
 	Read, Written, Uncached, Outp string
@@ -361,7 +362,7 @@ func (m *runModel) parts() []part {
 	list := []part{
 		{id: "run-head", key: keyOf(head), at: time.Time{}, draw: runHead(head)},
 		{id: "run-why", key: keyOf(why), draw: runWhy(why)},
-		{id: "run-report", key: keyOf(report), draw: runReport(report)},
+		{id: "run-report", key: keyOf(report), draw: runReport(m.s.markdown, report)},
 		{id: "run-stats", key: keyOf(stats), draw: runStats(stats)},
 		{id: "run-requests-note", key: fmt.Sprint(len(m.rows) == 0), draw: runRequestsNote(len(m.rows) == 0)},
 	}
@@ -379,7 +380,7 @@ func (m *runModel) parts() []part {
 	if writing {
 		key = fmt.Sprint(draft.Seq, draft.Version)
 	}
-	return append(list, part{id: "run-draft", key: key, draw: runDraft(draft, writing)})
+	return append(list, part{id: "run-draft", key: key, draw: runDraft(m.s.markdown, draft, writing)})
 }
 
 // keyOf differs whenever a view differs.
@@ -477,19 +478,13 @@ func (s *Server) actOnRun(c echo.Context, act func(ctx context.Context, runID st
 
 // entryParts are the lines of the transcript.
 func (m *runModel) entryParts() []part {
+	runs := map[string]forkcore.Run{m.run.ID: m.run}
+	for _, r := range m.siblings {
+		runs[r.ID] = r
+	}
 	var list []part
-	for _, l := range m.lines {
-		id := fmt.Sprintf("e-%s-%d", m.run.AgentID, l.Seq)
-		role, text := "marker", ""
-		if l.Marker != nil {
-			text = string(l.Marker.Type)
-		} else if msg, err := forkcore.ParseMessage(l.Message); err == nil {
-			role, text = string(msg.Role), msg.Text()
-			for _, call := range msg.ToolCalls() {
-				text += "\n" + call.Headline()
-			}
-		}
-		list = append(list, part{id: id, list: "run-entries", key: id, at: l.At, draw: runEntry(id, role, text)})
+	for _, v := range m.log.entries(runs) {
+		list = append(list, part{id: v.ID, list: "run-entries", key: v.Key, at: v.At, draw: entryItem(m.s.markdown, v)})
 	}
 	return list
 }
