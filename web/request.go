@@ -119,17 +119,6 @@ func shortDuration(d time.Duration) string {
 	}
 }
 
-// runTitle is what a run is called.
-func runTitle(r forkcore.Run) string {
-	switch {
-	case r.Title != "":
-		return r.Title
-	case r.Kind == forkcore.KindMain:
-		return "Main turn"
-	}
-	return fmt.Sprintf("Fork %d", r.Index+1)
-}
-
 // requestPageView is the page of one request.
 type requestPageView struct {
 	requestView
