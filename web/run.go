@@ -362,7 +362,7 @@ func (m *runModel) parts() []part {
 	list := []part{
 		{id: "run-head", key: keyOf(head), at: time.Time{}, draw: runHead(head)},
 		{id: "run-why", key: keyOf(why), draw: runWhy(why)},
-		{id: "run-report", key: keyOf(report), draw: runReport(m.s.markdown, report)},
+		{id: "report", key: keyOf(report), draw: runReport(m.s.markdown, report)},
 		{id: "run-stats", key: keyOf(stats), draw: runStats(stats)},
 		{id: "run-requests-note", key: fmt.Sprint(len(m.rows) == 0), draw: runRequestsNote(len(m.rows) == 0)},
 	}
