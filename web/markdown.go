@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"net/url"
 	"regexp"
 	"strings"
 
@@ -127,15 +128,6 @@ func (m *markdown) renderFresh(text string) templ.Component {
 	})
 }
 
-// code draws a text as code in a language that chroma knows by this name; any other is not coloured.
-func (m *markdown) code(language, text string) templ.Component {
-	return m.component("code "+language, text, func(text string) []byte {
-		var b bytes.Buffer
-		m.writeCode(&b, language, text, len(text) <= maxHighlighted)
-		return m.policy.SanitizeBytes(b.Bytes())
-	})
-}
-
 // json draws JSON, formatted for people; the bytes it stands for are not touched.
 func (m *markdown) json(raw string) templ.Component {
 	return m.component("json", raw, func(raw string) []byte {
@@ -245,15 +237,15 @@ func (r *markdownNodes) RegisterFuncs(reg renderer.NodeRendererFuncRegisterer) {
 
 // safeLink says whether a link may be followed. All others, such as paths of files, are shown as they were typed.
 func safeLink(destination []byte) bool {
-	scheme, rest, ok := strings.Cut(string(destination), ":")
-	if !ok {
+	u, err := url.Parse(string(destination))
+	if err != nil {
 		return false
 	}
-	switch strings.ToLower(scheme) {
+	switch u.Scheme {
 	case "http", "https":
-		return strings.HasPrefix(rest, "//")
+		return u.Host != ""
 	case "mailto":
-		return true
+		return u.Opaque != ""
 	}
 	return false
 }

@@ -44,6 +44,7 @@ func TestMarkdownElements(t *testing.T) {
 			"address in text", "see http://example.org.",
 			"<p>see <a href=\"http://example.org\" rel=\"nofollow noreferrer noopener\" target=\"_blank\">http://example.org</a>.</p>\n",
 		},
+		{"an address without a host is no link", "[a](https://)", "<p>[a](https://)</p>\n"},
 		{"a path is no link", "[main.go](cmd/main.go)", "<p>[main.go](cmd/main.go)</p>\n"},
 		{
 			"an image becomes a link", "![alt](https://example.org/a.png)",
@@ -250,7 +251,7 @@ func FuzzMarkdown(f *testing.F) {
 	for _, seed := range []string{
 		"# a\n\n- b\n  - c\n\n|a|\n|-|\n|b|\n", "```go\nfunc a() {}\n```", "[a](javascript:alert(1)) <hx-partial> <img src=x onerror=alert(1)>",
 		"![a](https://example.org/\"onload=x) <https://example.org/'> www.example.org a@example.org", "&lt;b&gt; \\<b> &#60;b>", "> > - 1. a\n***\n~~b~~",
-		"[a]: javascript:x 'y'\n\n[a] [a][] ![a]", "<a\nhref=x>", "\x00\xff\u202e",
+		"[a]: javascript:x 'y'\n\n[a] [a][] ![a]", "<a\nhref=x>", "[0](https://)", "\x00\xff\u202e",
 	} {
 		f.Add(seed)
 	}
