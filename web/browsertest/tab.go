@@ -254,13 +254,12 @@ func (tab *Tab) Type(text string) {
 // Press presses a key: a character, or Enter, Escape, Tab, Space, with "Control+" or "Shift+" before it.
 func (tab *Tab) Press(key string) {
 	tab.t.Helper()
-	var options []chromedp.KeyOption
-	name := key
+	name, modifiers := key, kb.ModifierNone
 	for {
 		if rest, ok := strings.CutPrefix(name, "Control+"); ok {
-			name, options = rest, append(options, chromedp.KeyModifiers(chromedp.ModifierCtrl))
+			name, modifiers = rest, modifiers|kb.ModifierCtrl
 		} else if rest, ok := strings.CutPrefix(name, "Shift+"); ok {
-			name, options = rest, append(options, chromedp.KeyModifiers(chromedp.ModifierShift))
+			name, modifiers = rest, modifiers|kb.ModifierShift
 		} else {
 			break
 		}
@@ -268,7 +267,21 @@ func (tab *Tab) Press(key string) {
 	if named, ok := map[string]string{"Enter": kb.Enter, "Escape": kb.Escape, "Tab": kb.Tab, "Space": " "}[name]; ok {
 		name = named
 	}
-	tab.do("press "+key, chromedp.KeyEvent(name, options...))
+	for _, r := range name {
+		events := kb.Encode(r)
+		// The press carries its character, as that of a keyboard does: a page that handles the key keeps the character from
+		// being typed.
+		if len(events) == 3 {
+			if modifiers&kb.ModifierCtrl == 0 {
+				events[0].Text, events[0].UnmodifiedText = events[1].Text, events[1].UnmodifiedText
+			}
+			events = slices.Delete(events, 1, 2)
+		}
+		for _, event := range events {
+			event.Modifiers |= int64(modifiers)
+			call(tab, input.DispatchKeyEvent, *event)
+		}
+	}
 }
 
 // Text is the text that the first element of a selector shows.
