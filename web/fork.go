@@ -200,7 +200,7 @@ func telling(rows []forkcore.RequestRow) (row forkcore.RequestRow, ok bool) {
 	return row, ok
 }
 
-// forkNames names the run whose request a row refers to; titles are those of forks, by id.
+// forkNames names the run whose request a row refers to; titles are what runs of the session are called, by id.
 func forkNames(row forkcore.RequestRow, r forkcore.Run, s forkcore.Session, titles map[string]string) map[string]string {
 	names := map[string]string{}
 	for _, ref := range []*forkcore.RequestRef{row.ExpectedFrom, row.ReadFrom} {

@@ -62,7 +62,9 @@ func (s *Server) stream(c echo.Context, sessionID string, load func(ctx context.
 	defer sub.Close()
 	sub.Collect()
 	page, last, err := load(sub.Context())
-	if err != nil {
+	if err != nil && sub.Context().Err() != nil && c.Request().Context().Err() == nil {
+		return api.NewProblem(http.StatusServiceUnavailable, "The stream ended before it began.", "The page connects again by itself.")
+	} else if err != nil {
 		return err
 	}
 	if c.Request().Method == http.MethodHead {

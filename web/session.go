@@ -248,8 +248,11 @@ func (p *sessionPage) groups() []fanOut {
 	seen := map[string]bool{}
 	titles := map[string]string{}
 	for id, r := range p.runs {
-		if r.Kind == forkcore.KindFork {
+		switch r.Kind {
+		case forkcore.KindFork:
 			titles[id] = runTitle(r)
+		case forkcore.KindMain: // any of them: the session speaks of the latest alone
+			titles[id] = "the main turn"
 		}
 	}
 	for _, id := range p.order {

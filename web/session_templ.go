@@ -64,7 +64,7 @@ func sessionPageView(f frame, md *markdown, v sessionView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "</header><nav class=\"session-tabs\" aria-label=\"Parts of the session\"><a href=\"#conversation\">Conversation</a> <a href=\"#forks\">Forks</a></nav><section class=\"conversation\" id=\"conversation\" aria-label=\"Conversation\"><div class=\"log-scroll\" data-follow>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "</header><nav class=\"session-tabs\" aria-label=\"Parts of the session\"><a href=\"#conversation\">Conversation</a> <a href=\"#forks\">Forks</a></nav><section class=\"conversation\" id=\"conversation\" aria-label=\"Conversation\"><div class=\"log-scroll\" data-follow tabindex=\"0\" role=\"region\" aria-label=\"Messages\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -188,6 +188,7 @@ func (p *program) ended(runID string) object {
 // line is one transcript line.
 type line struct {
 	Seq     int64           `json:"seq"`
+	At      time.Time       `json:"at"`
 	Kind    string          `json:"kind"`
 	RunID   string          `json:"run_id"`
 	Message json.RawMessage `json:"message"`
@@ -395,4 +396,12 @@ func startWorker(t *testing.T, env map[string]string) *exec.Cmd {
 	})
 	eventually(t, "a worker to be ready", func() bool { return strings.Contains(out.String(), "ready") })
 	return cmd
+}
+
+// write adds a file to a folder.
+func write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
