@@ -654,7 +654,7 @@ func runReport(md *markdown, v *runReportView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 60, "<section id=\"report\" class=\"card report\" aria-labelledby=\"report-title\"><h2 id=\"report-title\">Report</h2>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 60, "<section id=\"report\" class=\"card run-report\" aria-labelledby=\"report-title\"><h2 id=\"report-title\">Report</h2>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
