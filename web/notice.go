@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -78,7 +79,12 @@ func notedState(word string) forkcore.State {
 }
 
 // longResult is from how many bytes on a report is folded.
-const longResult = 700
+const longResult = 240
+
+// line is what a folded report comes to.
+func (v noticeView) line() string {
+	return shorten(cmp.Or(forkcore.ParseReport(v.Result).Result, v.Result), 160)
+}
 
 // figures says what the fork took.
 func (v noticeView) figures() string {

@@ -22,7 +22,9 @@ func (st *step) bill(r *run, reserved int64, u forkcore.Usage, c forkcore.Cost) 
 	if d := st.dispatches[r.DispatchID]; d != nil {
 		d.reserved += reserved
 		d.Usage, d.Cost = d.Usage.Add(u), d.Cost.Add(c)
-		st.touch(d, "")
+		if c != (forkcore.Cost{}) || u != (forkcore.Usage{}) {
+			st.touchDispatch(d)
+		}
 	}
 }
 

@@ -373,7 +373,10 @@ local function close_rows(sid, did, rid)
     end
     bill(RUN .. rid)
     bill(SESSION .. sid)
-    if did ~= '' then bill(DISPATCH .. did) end
+    if did ~= '' then
+      bill(DISPATCH .. did)
+      touch_dispatch(did)
+    end
     reserve(sid, did, negative(open[i + 1]))
 
     row = string.gsub(row, '"status":"open"', '"status":"aborted"')

@@ -20,6 +20,7 @@ bill(SESSION .. sid, '')
 if did ~= '' then
   bill(DISPATCH .. did, '')
   if A.first == '1' then bill(DISPATCH .. did, 'first_') end
+  touch_dispatch(did)
 end
 redis.call('HINCRBY', key, 'inherited', A.inherited)
 redis.call('HINCRBY', key, 'inherited_read', A.inherited_read)
