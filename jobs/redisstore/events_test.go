@@ -103,7 +103,7 @@ func TestEvents(t *testing.T) {
 			s.firstEvent(leader, row)
 			step("gate opens", "request 1 open", "gate open remaining=2", "run fork queued requests=0 tools=0")
 			s.end(leader)
-			step("leader fails", "request 1 aborted", "run fork failed requests=1 tools=0", "session active=2 cost=7", "notification fork failed requests=1 tools=0")
+			step("leader fails", "gate open remaining=1", "request 1 aborted", "run fork failed requests=1 tools=0", "session active=2 cost=7", "notification fork failed requests=1 tools=0")
 			_, err = s.store.Cancel(ctx, d.Runs[1].ID)
 			s.must(err)
 			step("last child cancelled", "run fork cancelled requests=0 tools=0", "session active=1 cost=7",

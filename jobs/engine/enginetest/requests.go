@@ -138,7 +138,11 @@ func testSettle(f *fixture) {
 	_, err = f.store.Settle(f.ctx, h, wrong)
 	f.wantError(err, engine.ErrLeaseLost, "settle at another length")
 	equal(f, f.sessionNow().ReservedNanoUSD, 10, "reserved after the refusal")
+	billed := f.dispatch(d.Dispatch.ID).Version
 	equal(f, f.settle(h, in), length+1, "length")
+	if v := f.dispatch(d.Dispatch.ID).Version; v <= billed {
+		f.Errorf("dispatch version %d after %d: nobody sees that its bill has grown", v, billed)
+	}
 	equal(f, f.settle(h, in), length+1, "length of the repeated step")
 	_, err = f.store.Settle(f.ctx, h, engine.Settle{Row: f.answered(first, 1), ExpectLen: -1})
 	f.wantError(err, engine.ErrLeaseLost, "settle a row that is not open")
