@@ -58,7 +58,7 @@ func quotePanel(path string, v offerView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "\" hx-trigger=\"input delay:300ms from:closest form, expired delay:2s\" hx-sync=\"this:replace\" hx-target=\"this\" hx-swap=\"innerMorph\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "\" hx-trigger=\"input delay:300ms from:'closest form', expired delay:2s\" hx-sync=\"this:replace\" hx-target=\"this\" hx-swap=\"innerMorph\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
