@@ -34,7 +34,7 @@ test: ## Test everything with the race detector (PKG=./web/... RUN=TestName)
 	@scripts/need.sh git redis-server rg npm gcc chromium nginx python3 ps
 	@$(MAKE) --no-print-directory assets generate
 	@go tool -modfile=tools/go.mod gotestsum --format=pkgname-and-test-fails --format-hide-empty-pkg -- \
-		-race -shuffle=on -timeout=5m $(if $(RUN),-run='$(RUN)') $(PKG)
+		-race -shuffle=on -timeout=10m $(if $(RUN),-run='$(RUN)') $(PKG)
 
 .PHONY: screenshots
 screenshots: ## Draw the pictures in docs/screenshots anew
