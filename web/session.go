@@ -308,6 +308,7 @@ func (p *sessionPage) parts() []part {
 type sessionHeadView struct {
 	key    string
 	at     time.Time
+	Fresh  bool // nothing ran yet
 	State  forkcore.State
 	Reason *forkcore.Reason
 	sessionFigures
@@ -315,35 +316,25 @@ type sessionHeadView struct {
 	Model, Mode   string
 	Permission    string
 	Workspace, ID string
-	Forks         int
 }
 
 // sessionFigures are what the cache gave and what it cost.
 type sessionFigures struct {
-	HitRate, Cost string
-	Warm          time.Time // until when the provider holds the prefix; zero: nothing
-	WarmTokens    string
-	Tokens        string
+	HitRate, Cost, Tokens string
+	Warm                  *warmth
 }
 
-func newSessionFigures(s forkcore.Session) sessionFigures {
-	f := sessionFigures{
-		HitRate: percent(forkcore.Run{Usage: s.Usage}.HitRate().Total), Cost: dollars(s.Cost.Known()),
+func newSessionFigures(s forkcore.Session, now time.Time) sessionFigures {
+	return sessionFigures{
+		HitRate: percent(forkcore.Run{Usage: s.Usage}.HitRate().Total), Cost: dollars(s.Cost.Known()), Warm: newWarmth(s.Warm, now),
 		Tokens: grouped(s.Usage.TotalInput()) + " in, " + grouped(s.Usage.Output) + " out",
 	}
-	if s.Warm != nil {
-		f.Warm, f.WarmTokens = s.Warm.ExpiresAt(), grouped(s.Warm.Tokens)+" tokens"
-		if !s.Warm.Exact {
-			f.WarmTokens = "about " + f.WarmTokens
-		}
-	}
-	return f
 }
 
 func (p *sessionPage) head() sessionHeadView {
 	s := p.session
 	v := sessionHeadView{
-		at: s.UpdatedAt, sessionFigures: newSessionFigures(s),
+		at: s.UpdatedAt, sessionFigures: newSessionFigures(s, p.s.o.Now()),
 		Model: s.Model, Mode: string(s.Mode), Permission: string(s.PermissionMode), Workspace: s.Workspace, ID: s.ID,
 	}
 	var active *forkcore.Run
@@ -352,16 +343,12 @@ func (p *sessionPage) head() sessionHeadView {
 		v.at = later(v.at, r.UpdatedAt)
 	}
 	v.State, v.Reason = api.SessionState(s, active)
-	for _, r := range p.runs {
-		if r.Kind == forkcore.KindFork {
-			v.Forks++
-		}
-	}
+	v.Fresh = len(p.runs) == 0
 	if s.BudgetNanoUSD > 0 {
 		left := max(0, s.BudgetNanoUSD-s.Cost.NanoUSD)
 		v.Budget, v.Left = dollars(&s.BudgetNanoUSD), dollars(&left)
 	}
-	v.key = fmt.Sprint(s.Version, " ", v.State, " ", v.Forks)
+	v.key = fmt.Sprint(s.Version, " ", v.State, " ", v.Fresh)
 	if active != nil {
 		v.key += fmt.Sprint(" ", active.Version)
 	}

@@ -146,7 +146,7 @@ func TestSessionPageShowsNewForks(t *testing.T) {
 		CreatedAt: noon.Add(time.Minute), UpdatedAt: noon.Add(time.Minute),
 	}
 	f.dispatches = map[string]forkcore.Dispatch{fork.DispatchID: {ID: fork.DispatchID, SessionID: sessionID, RunIDs: []string{fork.ID}, Version: 1, CreatedAt: fork.CreatedAt}}
-	want := []string{"session-head", "forks", "fanout-" + fork.DispatchID, "fork-" + fork.ID}
+	want := []string{"forks", "fanout-" + fork.DispatchID, "fork-" + fork.ID}
 	if diff := cmp.Diff(want, changed(t, p, forkcore.Event{Type: forkcore.EventRun, Run: &fork})); diff != "" {
 		t.Errorf("parts changed by a new fork (-want +got):\n%s", diff)
 	}
