@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,7 +94,9 @@ func (s *Server) dispatchPage(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.drawDispatch(c, http.StatusOK, session, newDirectivesForm(newSecret(), c.QueryParams()), refusalView{})
+	form := newDirectivesForm(newSecret(), c.QueryParams())
+	form.Gate = string(cmp.Or(s.o.Gate, forkcore.GateAuto))
+	return s.drawDispatch(c, http.StatusOK, session, form, refusalView{})
 }
 
 // dispatch starts the fan-out, or does what the pressed button says. Whatever goes wrong, the form comes back with

@@ -149,6 +149,11 @@ func TestDispatchPage(t *testing.T) {
 			t.Errorf("the page lacks %q:\n%s", want, content)
 		}
 	}
+	eager := serveForking(t, f)
+	eager.web.o.Gate = forkcore.GateOff
+	if got := values(page(t, eager, dispatchAt, 200, "Authorization", bearer)).Get("gate"); got != "off" || v.Get("gate") != "auto" {
+		t.Errorf("gate %q where off is configured, %q where nothing is", got, v.Get("gate"))
+	}
 	if other := values(page(t, s, dispatchAt, 200, "Authorization", bearer)); other.Get("key") == v.Get("key") {
 		t.Error("two forms have one key")
 	}

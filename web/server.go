@@ -12,6 +12,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"forkyard/forkcore"
 	"forkyard/web/api"
 )
 
@@ -70,7 +71,10 @@ type Options struct {
 	// Models are the ids to choose from; while answers are simulated there are no others. DefaultModel is chosen first.
 	Models       []string
 	DefaultModel string
-	Version      string
+	// DefaultMode and Gate are what forms start with; empty: fork, auto.
+	DefaultMode forkcore.Mode
+	Gate        forkcore.GateMode
+	Version     string
 
 	Log *slog.Logger     // nil: discarded
 	Now func() time.Time // nil: time.Now

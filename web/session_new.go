@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -133,9 +134,17 @@ func (f sessionForm) advanced() bool {
 }
 
 func (s *Server) newSessionPage(c echo.Context) error {
-	form := sessionForm{Key: newSecret(), Mode: string(forkcore.ModeFork), Permission: string(forkcore.PermissionDefault), Model: s.o.DefaultModel}
+	form := sessionForm{
+		Key: newSecret(), Mode: string(cmp.Or(s.o.DefaultMode, forkcore.ModeFork)), Permission: string(forkcore.PermissionDefault), Model: s.o.DefaultModel,
+	}
 	if len(s.o.Workspaces) > 0 {
 		form.Root = s.o.Workspaces[0]
+	}
+	switch wish := at(c.QueryParams()["workspace"], 0); {
+	case slices.Contains(s.o.Workspaces, wish):
+		form.Root = wish
+	case wish != "":
+		form.Folder = wish
 	}
 	form.Message = at(c.QueryParams()["message"], 0)
 	return s.drawNewSession(c, http.StatusOK, form, form.Message == "", refusalView{})

@@ -18,6 +18,15 @@ func TestNewSessionPage(t *testing.T) {
 	if v.Get("workspace") != "/srv/project" || v.Get("model") != "claude-sonnet-5-5" || v.Get("mode") != "fork" || v.Get("permission_mode") != "default" || v.Get("message") != "Hello" {
 		t.Errorf("%v", v)
 	}
+	changed := serve(t, newFake(), func(o *Options) {
+		o.Workspaces, o.DefaultMode = []string{"/srv/project", "/srv/other"}, forkcore.ModeCoordinator
+	})
+	for query, want := range map[string]string{"/srv/other": "/srv/other ", "/srv/other/deep": "/srv/project /srv/other/deep", "": "/srv/project "} {
+		v := values(page(t, changed, "/sessions/new?workspace="+query, 200, "Authorization", bearer))
+		if got := v.Get("workspace") + " " + v.Get("folder"); got != want || v.Get("mode") != "coordinator" {
+			t.Errorf("workspace=%s: %q, want %q; mode %s", query, got, want, v.Get("mode"))
+		}
+	}
 	none := serve(t, newFake(), func(o *Options) { o.Workspaces = nil })
 	if got := text(page(t, none, "/sessions/new", 200, "Authorization", bearer)); !strings.Contains(got, "FORKYARD_WORKSPACES") {
 		t.Errorf("without a workspace: %s", got)

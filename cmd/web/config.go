@@ -160,3 +160,14 @@ func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (c
 	}
 	return c, errors.Join(errs...)
 }
+
+// defaultMode is the mode of sessions that name none, as the engine has it.
+func (c config) defaultMode() forkcore.Mode {
+	switch {
+	case c.coordinator:
+		return forkcore.ModeCoordinator
+	case c.forkOff:
+		return forkcore.ModePlain
+	}
+	return forkcore.ModeFork
+}

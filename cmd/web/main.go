@@ -173,7 +173,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		Runner: eng, Reader: store, Bytes: eng, Events: store, Inbox: store, Secrets: store, Prices: catalogue,
 		AdminToken: token, TokenPath: tokenPath, Addr: listener.Addr().String(), PublicURL: c.publicURL,
 		Simulated: simulated, Kept: db.kept, Notice: db.sentence(), Workspaces: c.workspaces, Sample: sample, Provider: provider, Version: version(), Log: log,
-		Models: catalogue.IDs(), DefaultModel: c.model,
+		Models: catalogue.IDs(), DefaultModel: c.model, DefaultMode: c.defaultMode(), Gate: c.gate,
 	})
 	if err != nil {
 		listener.Close()
