@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -35,9 +36,15 @@ type draftBlock struct {
 type drafts struct {
 	mu    sync.Mutex
 	byRun map[string]*draft
+	// finished is the seq up to which the messages of a run are complete. Each page and the program itself apply the same
+	// events, each at its own pace: a piece that one of them applies late must not bring a finished message back.
+	finished map[string]int64
 }
 
-func newDrafts() *drafts { return &drafts{byRun: map[string]*draft{}} }
+// finishedRuns bounds finished. Forgetting a run that is still written costs nothing but that protection.
+const finishedRuns = 10_000
+
+func newDrafts() *drafts { return &drafts{byRun: map[string]*draft{}, finished: map[string]int64{}} }
 
 // follow takes in all events until the hub closes.
 func (d *drafts) follow(hub *sse.Hub) {
@@ -71,12 +78,22 @@ func (d *drafts) apply(e forkcore.Event) {
 	switch {
 	case e.Type == forkcore.EventDelta:
 		d.add(e)
+	case e.Run != nil && e.Run.State.Ended():
+		d.finish(e.Run.ID, math.MaxInt64)
 	case e.Run != nil && e.Run.State != forkcore.Running:
 		delete(d.byRun, e.Run.ID)
 	case e.Entry != nil && e.Entry.Kind == forkcore.EntryMessage:
-		if w := d.byRun[e.Entry.RunID]; w != nil && e.Entry.Seq >= w.Seq {
-			delete(d.byRun, e.Entry.RunID)
-		}
+		d.finish(e.Entry.RunID, e.Entry.Seq)
+	}
+}
+
+func (d *drafts) finish(runID string, seq int64) {
+	if len(d.finished) >= finishedRuns {
+		clear(d.finished)
+	}
+	d.finished[runID] = max(seq, d.finished[runID])
+	if w := d.byRun[runID]; w != nil && seq >= w.Seq {
+		delete(d.byRun, runID)
 	}
 }
 
@@ -89,7 +106,7 @@ func (d *drafts) add(e forkcore.Event) {
 		Text   string `json:"text"`
 		Tool   string `json:"tool"`
 	}
-	if json.Unmarshal(e.Delta, &p) != nil {
+	if json.Unmarshal(e.Delta, &p) != nil || p.Seq <= d.finished[e.RunID] {
 		return
 	}
 	w := d.byRun[e.RunID]

@@ -54,6 +54,9 @@ func TestDrafts(t *testing.T) {
 		{"a marker before it", []forkcore.Event{hello, message(3, forkcore.EntryMarker)}, text("hello ")},
 		{"an older message", []forkcore.Event{hello, message(2, forkcore.EntryMessage)}, text("hello ")},
 		{"the run ended", []forkcore.Event{hello, ended}, nil},
+		{"a piece that comes after its message", []forkcore.Event{hello, message(3, forkcore.EntryMessage), world}, nil},
+		{"a piece that comes after the end", []forkcore.Event{hello, ended, world}, nil},
+		{"what follows a message", []forkcore.Event{hello, message(3, forkcore.EntryMessage), piece{Seq: 5, Kind: "text", Text: "x"}.event("r")}, text("x")},
 		{"no delta at all", []forkcore.Event{{Type: forkcore.EventDelta, RunID: "r", Delta: []byte("{")}}, nil},
 	}
 	for _, test := range tests {
