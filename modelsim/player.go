@@ -162,7 +162,7 @@ func tellLaunched(launched []launch) string {
 		fmt.Fprintf(&out, "%d of %s answered:\n%s", len(answered), count(len(launched), "agent"), strings.Join(answered, "\n"))
 	default:
 		fmt.Fprintf(&out, "I launched %s:\n%s", count(len(launched)-len(failed), "agent"), strings.Join(lines, "\n"))
-		out.WriteString("\nThey work in parallel; I will sum up when their notices arrive.")
+		out.WriteString("\n\nThey work in parallel; I will sum up when their notices arrive.")
 	}
 	if len(failed) > 0 {
 		fmt.Fprintf(&out, "\nNot launched:\n%s", strings.Join(failed, "\n"))

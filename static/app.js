@@ -270,14 +270,38 @@ function listKeys() {
   });
 }
 
-// A form that the server has accepted is empty again.
-document.addEventListener("form:sent", (event) => {
-  const form = event.target.closest("form");
-  if (!form) return;
-  forgetKept(form);
-  form.reset();
-  document.getElementById("toast")?.replaceChildren();
-});
+// <form data-send>: its text is taken out at once, so that the next one can be typed while this one is on its way. Each
+// sending has a key of its own; one that fails comes back with it, before what was typed meanwhile.
+{
+  const sent = new WeakMap(); // by htmx's context of the request
+  const parts = (form) => ({ text: form.querySelector("textarea"), key: form.querySelector("input[name=key]") });
+  const set = (field, value) => {
+    field.value = value;
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  };
+  // crypto.randomUUID is closed to pages without TLS.
+  const newKey = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
+  document.addEventListener("htmx:config:request", (event) => {
+    const form = event.target;
+    if (!form.matches("form[data-send]")) return;
+    const { text, key } = parts(form);
+    sent.set(event.detail.ctx, { text: text.value, key: key.value });
+    set(text, "");
+    key.value = newKey();
+  });
+  document.addEventListener("htmx:finally:request", (event) => {
+    const before = sent.get(event.detail.ctx);
+    if (!before) return;
+    sent.delete(event.detail.ctx);
+    if (event.detail.ctx.response?.status < 400) {
+      document.getElementById("toast")?.replaceChildren();
+      return;
+    }
+    const { text, key } = parts(event.target);
+    if (text.value === "") key.value = before.key;
+    set(text, text.value === "" ? before.text : `${before.text}\n${text.value}`);
+  });
+}
 
 // <textarea data-enter="send">: Enter sends; Shift+Enter, and Enter while a word is composed, do not.
 document.addEventListener("keydown", (event) => {

@@ -91,7 +91,7 @@
   });
   document.addEventListener("DOMContentLoaded", () => {
     const scroller = end()?.closest("[data-follow]");
-    if (scroller && !location.hash) scroller.scrollTop = scroller.scrollHeight;
+    if (scroller) scroller.scrollTop = scroller.scrollHeight;
   });
 
   const ours = (event) => event.target === live();

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"log/slog"
 	"net/http"
 	"strings"
 
@@ -18,7 +19,11 @@ func (s *Server) answerError(err error, c echo.Context) {
 	r := c.Request()
 	p := api.ProblemOf(err)
 	if p.Status >= http.StatusInternalServerError {
-		s.o.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "status", p.Status,
+		level := slog.LevelError
+		if p.Status == http.StatusServiceUnavailable {
+			level = slog.LevelWarn // the store is away, or this server is stopping: what is away says so itself
+		}
+		s.o.Log.Log(r.Context(), level, "request failed", "method", r.Method, "path", r.URL.Path, "status", p.Status,
 			"request_id", c.Response().Header().Get(requestIDHeader), "error", err)
 	}
 	if c.Response().Committed {

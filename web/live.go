@@ -57,11 +57,18 @@ func (s *Server) stream(c echo.Context, sessionID string, load func(ctx context.
 	if err != nil {
 		return err
 	}
-	// Nothing that happens while the page is read may be missed.
+	// Nothing that happens while the page is read may be missed. A session that is busy could overflow the queue meanwhile, so
+	// its events are read from the store afterwards; the list of all sessions is read quickly.
 	sub := s.api.Hub().NewSubscription(c.Request().Context(), sessionID)
 	defer sub.Close()
-	sub.Collect()
+	if sessionID == "" {
+		sub.Collect()
+	}
 	page, last, err := load(sub.Context())
+	if err == nil && sessionID != "" {
+		sub.Collect()
+		last, err = s.catchUp(sub.Context(), page, sessionID, last)
+	}
 	if err != nil && sub.Context().Err() != nil && c.Request().Context().Err() == nil {
 		return api.NewProblem(http.StatusServiceUnavailable, "The stream ended before it began.", "The page connects again by itself.")
 	} else if err != nil {
@@ -76,11 +83,45 @@ func (s *Server) stream(c echo.Context, sessionID string, load func(ctx context.
 		return streamEnd(sub, err)
 	}
 	defer out.Close()
-	l := liveStream{page: page, out: out, last: last, sent: map[string]string{}}
+	l := liveStream{page: page, out: out, last: last, sent: map[string]string{}, allowed: s.stillAllowed(c)}
 	if after != nil {
 		l.skipBefore(time.UnixMilli(int64(after.MS)).Add(-liveMargin))
 	}
 	return streamEnd(sub, l.run(sub))
+}
+
+// catchUp applies the events of a session that came since the page was read.
+func (s *Server) catchUp(ctx context.Context, page livePage, sessionID string, last sse.ID) (sse.ID, error) {
+	const atOnce = 500
+	for {
+		events, err := s.o.Events.Events(ctx, sessionID, last.String(), atOnce)
+		if err != nil {
+			return last, err
+		}
+		for _, e := range events {
+			if err := page.apply(ctx, e); err != nil {
+				return last, err
+			}
+			if last, err = sse.ParseID(e.ID); err != nil {
+				return last, err
+			}
+		}
+		if len(events) < atOnce {
+			return last, nil
+		}
+	}
+}
+
+// stillAllowed tells whether the browser of a stream is still signed in: somebody may sign out in another tab. While the
+// store cannot be asked it is.
+func (s *Server) stillAllowed(c echo.Context) func() bool {
+	if signedIn, _ := c.Get(signedInKey).(bool); !signedIn {
+		return func() bool { return true } // by token
+	}
+	return func() bool {
+		signedIn, err := s.hasSignIn(c.Request())
+		return signedIn || err != nil
+	}
 }
 
 // streamEnd drops an error that only says that the stream was ended: the client sees the end and resumes.
@@ -97,6 +138,8 @@ type liveStream struct {
 	out  *sse.Writer
 	last sse.ID
 	sent map[string]string // keys by part
+	// allowed is asked at every beat; when it says no the stream ends, and the browser finds out why by resuming.
+	allowed func() bool
 }
 
 // skipBefore takes it that the tab has what did not change since then.
@@ -126,6 +169,9 @@ func (l *liveStream) run(sub *sse.Subscription) error {
 		case <-ctx.Done():
 			return nil
 		case <-beat.C:
+			if !l.allowed() {
+				return nil
+			}
 			if err := l.beat(); err != nil {
 				return err
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,8 +89,10 @@ func (p *pipe) Write(b []byte) (int, error) {
 	}
 }
 
+func always() bool { return true }
+
 // watch streams a sheet and returns its frames and the way to end it.
-func watch(t *testing.T, f feed, page livePage, skip time.Time) (frames chan string, stop func()) {
+func watch(t *testing.T, f feed, page livePage, skip time.Time, allowed func() bool) (frames chan string, stop func()) {
 	t.Helper()
 	hub := sse.StartHub(f, nil, nil)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -102,7 +105,7 @@ func watch(t *testing.T, f feed, page livePage, skip time.Time) (frames chan str
 	}
 	ended := make(chan error)
 	go func() {
-		l := liveStream{page: page, out: out, last: sse.ID{MS: 5}, sent: map[string]string{}}
+		l := liveStream{page: page, out: out, last: sse.ID{MS: 5}, sent: map[string]string{}, allowed: allowed}
 		if !skip.IsZero() {
 			l.skipBefore(skip)
 		}
@@ -134,7 +137,7 @@ func TestLiveSendsWhatChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := make(feed)
 		page := &sheet{lines: []sheetLine{{"a", "old", noon.Add(-time.Hour)}, {"b", "new", noon}, {"c", "not kept", time.Time{}}}}
-		frames, stop := watch(t, f, page, noon.Add(-time.Minute))
+		frames, stop := watch(t, f, page, noon.Add(-time.Minute), always)
 		defer stop()
 		if got := <-frames; got != "id: 5-0\nevent: beat\ndata: {}" {
 			t.Errorf("first frame %q, want a beat with the cursor", got)
@@ -158,7 +161,7 @@ func TestLiveSendsWhatChanged(t *testing.T) {
 func TestLiveIsCoalesced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := make(feed)
-		frames, stop := watch(t, f, &sheet{}, time.Time{})
+		frames, stop := watch(t, f, &sheet{}, time.Time{}, always)
 		defer stop()
 		<-frames // beat
 		time.Sleep(livePeriod)
@@ -195,7 +198,7 @@ func TestLiveIsCoalesced(t *testing.T) {
 func TestLiveBeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := make(feed)
-		frames, stop := watch(t, f, &sheet{}, time.Time{})
+		frames, stop := watch(t, f, &sheet{}, time.Time{}, always)
 		defer stop()
 		last := time.Now()
 		for range 10 {
@@ -205,5 +208,26 @@ func TestLiveBeats(t *testing.T) {
 			}
 			last = time.Now()
 		}
+	})
+}
+
+// TestLiveEndsAfterSignOut: a tab that was signed out elsewhere gets nothing new after the next beat.
+func TestLiveEndsAfterSignOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := make(feed)
+		var signedOut atomic.Bool
+		frames, stop := watch(t, f, &sheet{}, time.Time{}, func() bool { return !signedOut.Load() })
+		<-frames // beat
+		<-frames // the next one
+		signedOut.Store(true)
+		time.Sleep(2 * liveBeat)
+		synctest.Wait()
+		go func() { f <- runEvent(7, "a", "secret") }()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if len(frames) > 0 {
+			t.Errorf("after signing out came %q", <-frames)
+		}
+		stop()
 	})
 }

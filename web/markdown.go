@@ -66,6 +66,7 @@ func newMarkdown() *markdown {
 	// Without the parsers of HTML a tag is text like any other; without that of link references nothing is invisible.
 	blocks := withoutParsers(parser.DefaultBlockParsers(), parser.NewHTMLBlockParser())
 	inlines := withoutParsers(parser.DefaultInlineParsers(), parser.NewRawHTMLParser())
+	inlines = append(withoutParsers(inlines, parser.NewEmphasisParser()), util.Prioritized(emphasis{parser.NewEmphasisParser()}, 500))
 	m.engine = goldmark.New(
 		goldmark.WithParser(parser.NewParser(
 			parser.WithBlockParsers(blocks...),
@@ -81,6 +82,22 @@ func newMarkdown() *markdown {
 		goldmark.WithRendererOptions(goldmarkhtml.WithHardWraps(), renderer.WithNodeRenderers(util.Prioritized(&markdownNodes{m}, 100))),
 	)
 	return m
+}
+
+// emphasis takes stars alone, and none beside a slash: agents write __main__.py and **/*_test.go far more often than
+// they stress a word with underscores, and a file name that lost its marks is wrong.
+type emphasis struct{ parser.InlineParser }
+
+func (emphasis) Trigger() []byte { return []byte{'*'} }
+
+func (e emphasis) Parse(parent ast.Node, block marktext.Reader, pc parser.Context) ast.Node {
+	line, segment := block.PeekLine()
+	run := len(line) - len(bytes.TrimLeft(line, "*"))
+	if block.PrecendingCharacter() != '/' && (run == len(line) || line[run] != '/') {
+		return e.InlineParser.Parse(parent, block, pc)
+	}
+	block.Advance(run)
+	return ast.NewTextSegment(segment.WithStop(segment.Start + run))
 }
 
 // withoutParsers leaves out the parser that has the type of another one.

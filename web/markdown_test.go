@@ -26,6 +26,8 @@ func TestMarkdownElements(t *testing.T) {
 	for _, c := range []struct{ name, in, want string }{
 		{"paragraphs and lines", "Scope: a\nResult: b\n\nnext", "<p>Scope: a<br>\nResult: b</p>\n<p>next</p>\n"},
 		{"emphasis", "**b** *i* ~~s~~ `c<d>`", "<p><strong>b</strong> <em>i</em> <del>s</del> <code>c&lt;d&gt;</code></p>\n"},
+		{"file names are no emphasis", "tides/__main__.py \"**/*test*\" __pycache__ **/*.go a_b_c", "<p>tides/__main__.py &#34;**/*test*&#34; __pycache__ **/*.go a_b_c</p>\n"},
+		{"emphasis beside stars", "**Result:** see *a* and **/x", "<p><strong>Result:</strong> see <em>a</em> and **/x</p>\n"},
 		{"lists", "- a\n- b\n\n3. c", "<ul>\n<li>a</li>\n<li>b</li>\n</ul>\n<ol start=\"3\">\n<li>c</li>\n</ol>\n"},
 		{"tasks are text", "- [ ] a", "<ul>\n<li>[ ] a</li>\n</ul>\n"},
 		{"the first heading is an h3", "# a\n## b\n#### c\n# d", "<h3>a</h3>\n<h4>b</h4>\n<h5>c</h5>\n<h3>d</h3>\n"},

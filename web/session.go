@@ -467,11 +467,7 @@ func (s *Server) sendMessage(c echo.Context) error {
 	if _, err := s.o.Runner.SendMessage(c.Request().Context(), id, text, c.FormValue("key")); err != nil {
 		return err
 	}
-	if !isHTMX(c) {
-		return c.Redirect(http.StatusSeeOther, pathSession+id)
-	}
-	c.Response().Header().Set("HX-Trigger", "form:sent")
-	return s.render(c, http.StatusOK, composerSent(newSecret()))
+	return s.done(c, pathSession+id)
 }
 
 // stopSession stops the turn, or everything.

@@ -57,7 +57,7 @@ func ProblemOf(err error) *Problem {
 	case errors.As(err, &conflict):
 		return NewProblem(http.StatusConflict, conflict.Message, conflict.NextStep)
 	case errors.Is(err, forkcore.ErrBudget):
-		return NewProblem(http.StatusConflict, "The budget is exhausted: no run fits into what is left of it.", "Raise the budget or start a new session.")
+		return NewProblem(http.StatusConflict, "The budget is too small: not even one request fits into what is left of it.", "Raise the budget. A request reserves what its answer may cost until its real cost is known.")
 	case errors.Is(err, forkcore.ErrConflict):
 		return NewProblem(http.StatusConflict, "This does not fit the present state.", "Read the object again and decide anew.")
 	case errors.Is(err, forkcore.ErrNotFound), errors.Is(err, forkcore.ErrBadID), errors.Is(err, forkcore.ErrBadDigest):

@@ -98,7 +98,7 @@ func SessionState(s forkcore.Session, active *forkcore.Run) (forkcore.State, *fo
 		return active.State, active.Reason
 	case s.ActiveRunID == "" && s.ActiveRuns > 0:
 		return s.State(), &forkcore.Reason{
-			Code: "children", Message: "Forks of this session are still at work.", NextStep: "Wait for them, or stop the tree.",
+			Code: "children", Message: "Forks of this session are still at work.", NextStep: "Wait for them, or stop everything.",
 		}
 	case s.ActiveRunID == "":
 		return s.State(), s.LastReason
