@@ -93,7 +93,8 @@ func newForkCard(r forkcore.Run, rows []forkcore.RequestRow, w draft, writing bo
 		v.Started, v.Seen = r.StartedAt, v.At
 		v.CancelPath = v.Path + "/cancel"
 	}
-	if r.Requests > 0 {
+	// A request in flight has booked nothing yet, and what is not known is no zero.
+	if r.Usage != (forkcore.Usage{}) || r.Cost != (forkcore.Cost{}) {
 		v.In, v.Out = grouped(r.Usage.TotalInput()), grouped(r.Usage.Output)
 		v.Classes = tokenClasses(r.Usage)
 		v.Cost = dollars(r.Cost.Known())

@@ -67,6 +67,9 @@ func (s *Server) checkProvider(c echo.Context) error {
 		return fmt.Errorf("checking the provider: %w", err)
 	}
 	v := providerView{Result: newCheckView(check, s.o.Provider.Model)}
+	if s.o.Simulated && check.Outcome == forkcore.ProviderOK {
+		v.Result.Kind, v.Result.NextStep = "", "It is the simulated model that answered: this says nothing about a key. Start with ANTHROPIC_API_KEY set, and check again."
+	}
 	if isHTMX(c) {
 		return s.render(c, http.StatusOK, checkResult(v.Result))
 	}
