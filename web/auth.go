@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -76,6 +77,14 @@ func (s *Server) authenticate(next echo.HandlerFunc) echo.HandlerFunc {
 				"Other clients send the header Authorization: Bearer with the admin token.")
 		}
 		c.Set(signedInKey, true)
+		ctx, cancel := context.WithCancel(r.Context())
+		stop := s.watchSignIn(r, cancel)
+		c.SetRequest(r.WithContext(ctx))
+		defer func() {
+			stop()
+			c.SetRequest(r) // an error is answered further out
+			cancel()
+		}()
 		return next(c)
 	}
 }
@@ -87,6 +96,31 @@ func (s *Server) hasSignIn(r *http.Request) (bool, error) {
 		return false, nil
 	}
 	return s.o.Secrets.CheckSecret(r.Context(), kindSignIn, sumOf(cookie.Value))
+}
+
+// signInBeat is how often a request that goes on, a stream, is asked whether its browser is still signed in.
+const signInBeat = 5 * time.Second
+
+// watchSignIn calls cancel once the browser is signed out. The function that it returns ends the watch.
+func (s *Server) watchSignIn(r *http.Request, cancel context.CancelFunc) (stop func()) {
+	over := make(chan struct{})
+	// Most requests end long before the timer fires and cost no goroutine.
+	timer := time.AfterFunc(signInBeat, func() {
+		again := time.NewTicker(signInBeat)
+		defer again.Stop()
+		for {
+			if signedIn, err := s.hasSignIn(r); err == nil && !signedIn {
+				cancel()
+				return
+			}
+			select {
+			case <-over:
+				return
+			case <-again.C:
+			}
+		}
+	})
+	return func() { timer.Stop(); close(over) }
 }
 
 // unauthorized is 401, or the way to the sign-in page for a browser that wants a page.

@@ -156,3 +156,16 @@ func (d *drafts) of(runID string) (w draft, ok bool) {
 	}
 	return w, ok
 }
+
+// pace is the least time between two drawings of a draft. Each is sent and morphed as a whole, so what it costs grows with
+// its length: without a pace a long answer takes quadratic traffic, and a browser that falls behind freezes.
+func (w draft) pace() time.Duration {
+	size := 0
+	for _, b := range w.Blocks {
+		size += len(b.Text)
+	}
+	return time.Duration(size/draftRate) * time.Millisecond
+}
+
+// draftRate is how many bytes of a draft are drawn in a millisecond.
+const draftRate = 20

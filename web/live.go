@@ -38,6 +38,8 @@ type part struct {
 	// at is when that last changed, by the clock of the store; zero for what the store does not keep.
 	at   time.Time
 	draw templ.Component
+	// pace is the least time between two drawings in one tab; zero: as often as the page.
+	pace time.Duration
 }
 
 const (
@@ -83,8 +85,9 @@ func (s *Server) stream(c echo.Context, sessionID string, load func(ctx context.
 		return streamEnd(sub, err)
 	}
 	defer out.Close()
-	l := liveStream{page: page, out: out, last: last, sent: map[string]string{}, allowed: s.stillAllowed(c)}
-	if after != nil {
+	l := liveStream{page: page, out: out, last: last, sent: map[string]string{}, drawn: map[string]time.Time{}, alive: s.storeAnswers}
+	// A cursor from after the last event is another session's, or older than a restored database: it says nothing about the tab.
+	if after != nil && after.Compare(last) <= 0 {
 		l.skipBefore(time.UnixMilli(int64(after.MS)).Add(-liveMargin))
 	}
 	return streamEnd(sub, l.run(sub))
@@ -112,16 +115,11 @@ func (s *Server) catchUp(ctx context.Context, page livePage, sessionID string, l
 	}
 }
 
-// stillAllowed tells whether the browser of a stream is still signed in: somebody may sign out in another tab. While the
-// store cannot be asked it is.
-func (s *Server) stillAllowed(c echo.Context) func() bool {
-	if signedIn, _ := c.Get(signedInKey).(bool); !signedIn {
-		return func() bool { return true } // by token
-	}
-	return func() bool {
-		signedIn, err := s.hasSignIn(c.Request())
-		return signedIn || err != nil
-	}
+// storeAnswers reports whether the store, without which nothing new can be known, can be reached.
+func (s *Server) storeAnswers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return s.o.Events.Ping(ctx) == nil
 }
 
 // streamEnd drops an error that only says that the stream was ended: the client sees the end and resumes.
@@ -138,8 +136,10 @@ type liveStream struct {
 	out  *sse.Writer
 	last sse.ID
 	sent map[string]string // keys by part
-	// allowed is asked at every beat; when it says no the stream ends, and the browser finds out why by resuming.
-	allowed func() bool
+	// alive is asked at every beat. While it says no there is none: the browser then says that the page is not up to date.
+	alive func(ctx context.Context) bool
+	// drawn is when the parts with a pace were sent.
+	drawn map[string]time.Time
 }
 
 // skipBefore takes it that the tab has what did not change since then.
@@ -158,7 +158,7 @@ func (l *liveStream) run(sub *sse.Subscription) error {
 	if err := l.beat(); err != nil {
 		return err
 	}
-	if err := l.flush(ctx); err != nil {
+	if _, err := l.flush(ctx); err != nil {
 		return err
 	}
 	pause := time.NewTimer(livePeriod)
@@ -169,8 +169,8 @@ func (l *liveStream) run(sub *sse.Subscription) error {
 		case <-ctx.Done():
 			return nil
 		case <-beat.C:
-			if !l.allowed() {
-				return nil
+			if !l.alive(ctx) {
+				continue
 			}
 			if err := l.beat(); err != nil {
 				return err
@@ -186,10 +186,11 @@ func (l *liveStream) run(sub *sse.Subscription) error {
 		if !ready || !dirty {
 			continue
 		}
-		if err := l.flush(ctx); err != nil {
+		later, err := l.flush(ctx)
+		if err != nil {
 			return err
 		}
-		ready, dirty = false, false
+		ready, dirty = false, later
 		pause.Reset(livePeriod)
 	}
 }
@@ -211,12 +212,20 @@ func (l *liveStream) take(ctx context.Context, sub *sse.Subscription, item *sse.
 	}
 }
 
-// flush sends the parts that differ from what the tab has, in one message, so that no cut leaves half of them.
-func (l *liveStream) flush(ctx context.Context) error {
+// flush sends the parts that differ from what the tab has, in one message, so that no cut leaves half of them. later is
+// true when the pace of one of them put it off.
+func (l *liveStream) flush(ctx context.Context) (later bool, err error) {
 	var b bytes.Buffer
 	for _, p := range l.page.parts() {
 		if key, known := l.sent[p.id]; known && key == p.key {
 			continue
+		}
+		if p.pace > 0 {
+			if time.Since(l.drawn[p.id]) < p.pace {
+				later = true
+				continue
+			}
+			l.drawn[p.id] = time.Now()
 		}
 		l.sent[p.id] = p.key
 		target, swap := p.id, "outerMorph"
@@ -225,14 +234,14 @@ func (l *liveStream) flush(ctx context.Context) error {
 		}
 		fmt.Fprintf(&b, `<hx-partial hx-target="#%s" hx-swap="%s">`, html.EscapeString(target), swap)
 		if err := p.draw.Render(ctx, &b); err != nil {
-			return fmt.Errorf("rendering %s: %w", p.id, err)
+			return later, fmt.Errorf("rendering %s: %w", p.id, err)
 		}
 		b.WriteString("</hx-partial>\n")
 	}
 	if b.Len() == 0 {
-		return nil
+		return later, nil
 	}
-	return l.out.Send(sse.Frame{ID: l.last.String(), Data: b.Bytes()})
+	return later, l.out.Send(sse.Frame{ID: l.last.String(), Data: b.Bytes()})
 }
 
 // beat is a sign of life. It carries the cursor, so that a tab that comes back after a quiet time asks for little.

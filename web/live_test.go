@@ -89,10 +89,10 @@ func (p *pipe) Write(b []byte) (int, error) {
 	}
 }
 
-func always() bool { return true }
+func always(context.Context) bool { return true }
 
 // watch streams a sheet and returns its frames and the way to end it.
-func watch(t *testing.T, f feed, page livePage, skip time.Time, allowed func() bool) (frames chan string, stop func()) {
+func watch(t *testing.T, f feed, page livePage, skip time.Time, alive func(context.Context) bool) (frames chan string, stop func()) {
 	t.Helper()
 	hub := sse.StartHub(f, nil, nil)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -105,7 +105,7 @@ func watch(t *testing.T, f feed, page livePage, skip time.Time, allowed func() b
 	}
 	ended := make(chan error)
 	go func() {
-		l := liveStream{page: page, out: out, last: sse.ID{MS: 5}, sent: map[string]string{}, allowed: allowed}
+		l := liveStream{page: page, out: out, last: sse.ID{MS: 5}, sent: map[string]string{}, drawn: map[string]time.Time{}, alive: alive}
 		if !skip.IsZero() {
 			l.skipBefore(skip)
 		}
@@ -211,23 +211,67 @@ func TestLiveBeats(t *testing.T) {
 	})
 }
 
-// TestLiveEndsAfterSignOut: a tab that was signed out elsewhere gets nothing new after the next beat.
-func TestLiveEndsAfterSignOut(t *testing.T) {
+// TestLiveIsSilentWithoutTheStore: a page that cannot learn anything new must not look up to date.
+func TestLiveIsSilentWithoutTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := make(feed)
-		var signedOut atomic.Bool
-		frames, stop := watch(t, f, &sheet{}, time.Time{}, func() bool { return !signedOut.Load() })
-		<-frames // beat
-		<-frames // the next one
-		signedOut.Store(true)
-		time.Sleep(2 * liveBeat)
-		synctest.Wait()
-		go func() { f <- runEvent(7, "a", "secret") }()
-		time.Sleep(time.Second)
-		synctest.Wait()
+		var away atomic.Bool
+		frames, stop := watch(t, f, &sheet{}, time.Time{}, func(context.Context) bool { return !away.Load() })
+		defer stop()
+		<-frames // at the start
+		<-frames // ten seconds later
+		away.Store(true)
+		time.Sleep(5 * liveBeat)
 		if len(frames) > 0 {
-			t.Errorf("after signing out came %q", <-frames)
+			t.Errorf("while the store is away came %q", <-frames)
 		}
-		stop()
+		away.Store(false)
+		start := time.Now()
+		<-frames
+		if waited := time.Since(start); waited > liveBeat {
+			t.Errorf("the next sign of life came after %v", waited)
+		}
+	})
+}
+
+// slow is a part that costs much, beside one that costs little.
+type slow struct{ sheet }
+
+func (p *slow) parts() []part {
+	parts := p.sheet.parts()
+	for i := range parts {
+		if parts[i].id == "slow" {
+			parts[i].pace = time.Second
+		}
+	}
+	return parts
+}
+
+// TestLivePace: a part with a pace is drawn that often at most, does not hold the others back, and its last state is drawn.
+func TestLivePace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := make(feed)
+		frames, stop := watch(t, f, &slow{}, time.Time{}, always)
+		defer stop()
+		<-frames
+		go func() {
+			for n := range 100 { // for two seconds
+				f <- runEvent(10+2*n, "slow", fmt.Sprint(n))
+				f <- runEvent(11+2*n, "fast", fmt.Sprint(n))
+				time.Sleep(20 * time.Millisecond)
+			}
+		}()
+		drawn := map[string]int{}
+		last := map[string]string{}
+		for last["slow"] != "99" || last["fast"] != "99" {
+			for _, s := range swaps(<-frames) {
+				id, text, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(s, `merge"><p id="`), "</p>"), `">`)
+				drawn[id]++
+				last[id] = text
+			}
+		}
+		if drawn["slow"] > 4 || drawn["fast"] < 15 {
+			t.Errorf("drawn %v; want the slow one about 3 times, the fast one about 20 times", drawn)
+		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/a-h/templ"
 	"github.com/alecthomas/chroma/v2"
@@ -32,6 +33,8 @@ const (
 	// maxHighlighted is how many bytes of code one text may have coloured: the lexers are regular expressions that
 	// backtrack, and who wrote the code is not known.
 	maxHighlighted = 64 << 10
+	// maxColouring is how long the lexer of one block may take: a rule is stopped after 250 ms, but may be tried at every byte.
+	maxColouring = 100 * time.Millisecond
 	// maxNesting is how deep the elements of a text may nest. Deeper trees make browsers and morphing slow.
 	maxNesting = 40
 	// maxMarkers is how many nesting signs one line may begin with: the parser takes quadratic time in them.
@@ -385,7 +388,7 @@ func (m *markdown) highlight(w io.Writer, lexer chroma.Lexer, code string) (ok b
 			ok = false
 		}
 	}()
-	tokens, err := chroma.Coalesce(lexer).Tokenise(nil, code)
+	tokens, err := chroma.Coalesce(hurried{lexer, time.Now().Add(maxColouring)}).Tokenise(nil, code)
 	if err != nil {
 		return false
 	}
@@ -395,6 +398,25 @@ func (m *markdown) highlight(w io.Writer, lexer chroma.Lexer, code string) (ok b
 	}
 	_, err = w.Write(b.Bytes())
 	return err == nil
+}
+
+// hurried is a lexer that gives up, by the panic that highlight recovers, when its time is over.
+type hurried struct {
+	chroma.Lexer
+	until time.Time
+}
+
+func (h hurried) Tokenise(o *chroma.TokeniseOptions, text string) (chroma.Iterator, error) {
+	next, err := h.Lexer.Tokenise(o, text)
+	if err != nil {
+		return nil, err
+	}
+	return func() chroma.Token {
+		if time.Now().After(h.until) {
+			panic("the lexer takes too long")
+		}
+		return next()
+	}, nil
 }
 
 // codeWrapper is what surrounds coloured code: an element that can be scrolled with keys.

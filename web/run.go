@@ -380,7 +380,7 @@ func (m *runModel) parts() []part {
 	if writing {
 		key = fmt.Sprint(draft.Seq, draft.Version)
 	}
-	return append(list, part{id: "run-draft", key: key, draw: runDraft(m.s.markdown, draft, writing)})
+	return append(list, part{id: "run-draft", key: key, draw: runDraft(m.s.markdown, draft, writing), pace: draft.pace()})
 }
 
 // keyOf differs whenever a view differs.

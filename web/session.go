@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -39,20 +40,20 @@ type sessionPage struct {
 	rows    map[string][]forkcore.RequestRow // of forks
 	lines   []forkcore.TranscriptLine        // the main log
 	inbox   []forkcore.InboxItem
-	all     bool // the conversation from its beginning
+	skip    int  // how many entries are left out at the beginning of the conversation; below 0: as many as there are too many
 	more    bool // there are older runs than those held
 
 	entries []entryView // of lines and runs; nil when they changed
 }
 
 // loadSession reads the page and the id of an event that it is sure to contain.
-func (s *Server) loadSession(ctx context.Context, id string, all bool) (*sessionPage, sse.ID, error) {
+func (s *Server) loadSession(ctx context.Context, id string, skip int) (*sessionPage, sse.ID, error) {
 	last, err := s.lastEvent(ctx, id)
 	if err != nil {
 		return nil, last, err
 	}
 	p := &sessionPage{
-		s: s, all: all, runs: map[string]forkcore.Run{}, fanOuts: map[string]forkcore.Dispatch{}, rows: map[string][]forkcore.RequestRow{},
+		s: s, skip: skip, runs: map[string]forkcore.Run{}, fanOuts: map[string]forkcore.Dispatch{}, rows: map[string][]forkcore.RequestRow{},
 	}
 	if p.session, err = s.o.Reader.Session(ctx, id); err != nil {
 		return nil, last, err
@@ -229,8 +230,8 @@ func (p *sessionPage) conversation() []entryView {
 
 // hidden is how many entries are left out.
 func (p *sessionPage) hidden() int {
-	if p.all {
-		return 0
+	if p.skip >= 0 {
+		return min(p.skip, len(p.entries))
 	}
 	return max(0, len(p.entries)-sessionEntries)
 }
@@ -289,7 +290,7 @@ func (p *sessionPage) parts() []part {
 	w, _ := p.s.drafts.of(p.session.ActiveRunID)
 	turn := p.turn(len(conversation))
 	parts = append(parts,
-		part{id: "draft", key: fmt.Sprint(p.session.ActiveRunID, w.Seq, " ", w.Version), draw: draftItem(p.s.markdown, "draft", w)},
+		part{id: "draft", key: fmt.Sprint(p.session.ActiveRunID, w.Seq, " ", w.Version), draw: draftItem(p.s.markdown, "draft", w), pace: w.pace()},
 		part{id: "turn", key: turn.key, draw: turnPart(turn)},
 	)
 	groups := p.groups()
@@ -443,20 +444,29 @@ func (p *sessionPage) view() sessionView {
 }
 
 func (s *Server) sessionPage(c echo.Context) error {
-	p, last, err := s.loadSession(c.Request().Context(), c.Param("id"), c.QueryParam("all") != "")
+	skip := -1
+	if c.QueryParam("all") != "" {
+		skip = 0
+	}
+	p, last, err := s.loadSession(c.Request().Context(), c.Param("id"), skip)
 	if err != nil {
 		return err
 	}
 	v := p.view()
 	f := s.frame(c, v.Title)
-	f.Wide, f.Live = true, pathSession+v.ID+"/live?after="+last.String()
+	// The stream leaves out what the page does, however much is said while the tab is away.
+	f.Wide, f.Live = true, fmt.Sprintf("%s%s/live?after=%s&skip=%d", pathSession, v.ID, last, v.Hidden)
 	return s.render(c, http.StatusOK, sessionPageView(f, s.markdown, v))
 }
 
 func (s *Server) sessionLive(c echo.Context) error {
 	id := c.Param("id")
+	skip, err := strconv.Atoi(cmp.Or(c.QueryParam("skip"), "0"))
+	if err != nil || skip < 0 {
+		return forkcore.Invalid("skip", "must be the number of entries that the page leaves out")
+	}
 	return s.stream(c, id, func(ctx context.Context) (livePage, sse.ID, error) {
-		p, last, err := s.loadSession(ctx, id, false)
+		p, last, err := s.loadSession(ctx, id, skip)
 		return p, last, err
 	})
 }
