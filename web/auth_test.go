@@ -1,10 +1,15 @@
 package web
 
 import (
+	"context"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"forkyard/forkcore"
 )
 
 // Every path without a token or sign-in, whether it exists or not.
@@ -245,4 +250,42 @@ func TestSignedOutPollReloadsThePage(t *testing.T) {
 	if res.StatusCode != 401 || res.Header.Get("HX-Refresh") != "true" {
 		t.Errorf("%d %v", res.StatusCode, res.Header)
 	}
+}
+
+// TestSignOutEndsWhatIsOpen: a stream of a browser that was signed out in another tab ends within seconds, and stays open
+// while the store cannot say.
+func TestSignOutEndsWhatIsOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := &Server{o: Options{Secrets: f, Now: time.Now}}
+		f.now = time.Now
+		r := httptest.NewRequest("GET", "/live", nil)
+		r.AddCookie(&http.Cookie{Name: cookieName, Value: "secret"})
+		if err := f.SaveSecret(t.Context(), kindSignIn, sumOf("secret"), time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		stop := s.watchSignIn(r, cancel)
+		defer stop()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if ctx.Err() != nil {
+			t.Fatal("a signed-in browser was cut off")
+		}
+		f.fail = forkcore.ErrStoreUnavailable
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if ctx.Err() != nil {
+			t.Error("cut off because the store was away")
+		}
+		f.fail = nil
+		if err := f.DropSecret(t.Context(), kindSignIn, sumOf("secret")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * signInBeat)
+		synctest.Wait()
+		if ctx.Err() == nil {
+			t.Error("still open after signing out")
+		}
+	})
 }

@@ -103,12 +103,12 @@ func (s *Server) dispatchPage(c echo.Context) error {
 // everything that was typed.
 func (s *Server) dispatch(c echo.Context) error {
 	ctx := c.Request().Context()
-	sent, err := c.FormParams()
+	sent, err := readForm(c)
 	if err != nil {
-		return fmt.Errorf("reading the form: %w", err)
+		return err
 	}
 	form := parseDirectivesForm(sent)
-	if form.Key == "" {
+	if form.Key == "" || len(form.Key) > maxFormKey {
 		form.Key = newSecret()
 	}
 	session, err := s.o.Reader.Session(ctx, c.Param("id"))
@@ -192,9 +192,9 @@ func (s *Server) drawDispatch(c echo.Context, status int, session forkcore.Sessi
 
 // dispatchQuote answers the form while it is being typed: always with a quote, or with a reason why there is none.
 func (s *Server) dispatchQuote(c echo.Context) error {
-	sent, err := c.FormParams()
+	sent, err := readForm(c)
 	if err != nil {
-		return fmt.Errorf("reading the form: %w", err)
+		return err
 	}
 	form := parseDirectivesForm(sent)
 	session, err := s.o.Reader.Session(c.Request().Context(), c.Param("id"))

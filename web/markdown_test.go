@@ -188,6 +188,7 @@ func TestMarkdownTakesLittleTime(t *testing.T) {
 	m := newMarkdown()
 	for _, c := range []struct{ name, text string }{
 		{"brackets", fill("[")},
+		{"code that lexers try again at every byte", "```lua\n" + fill("[") + "\n```\n```perl\n" + fill("<") + "\n```"},
 		{"closed brackets", fill("[a](")},
 		{"images", fill("![")},
 		{"quotes", fill(">")},

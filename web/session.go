@@ -473,8 +473,16 @@ func (s *Server) sessionLive(c echo.Context) error {
 
 // sendMessage takes a text from the composer.
 func (s *Server) sendMessage(c echo.Context) error {
-	id, text := c.Param("id"), c.FormValue("text")
-	if _, err := s.o.Runner.SendMessage(c.Request().Context(), id, text, c.FormValue("key")); err != nil {
+	id := c.Param("id")
+	sent, err := readForm(c)
+	if err != nil {
+		return err
+	}
+	key := sent.Get("key")
+	if len(key) > maxFormKey {
+		return forkcore.Invalid("key", fmt.Sprintf("has %d bytes, at most %d are allowed", len(key), maxFormKey))
+	}
+	if _, err := s.o.Runner.SendMessage(c.Request().Context(), id, sent.Get("text"), key); err != nil {
 		return err
 	}
 	return s.done(c, pathSession+id)

@@ -3,7 +3,6 @@ package web
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"path/filepath"
@@ -153,12 +152,12 @@ func (s *Server) newSessionPage(c echo.Context) error {
 // createSession makes the session and, when there is a first message, sends it.
 func (s *Server) createSession(c echo.Context) error {
 	ctx := c.Request().Context()
-	sent, err := c.FormParams()
+	sent, err := readForm(c)
 	if err != nil {
-		return fmt.Errorf("reading the form: %w", err)
+		return err
 	}
 	form := parseSessionForm(sent)
-	if form.Key == "" {
+	if form.Key == "" || len(form.Key) > maxFormKey {
 		form.Key = newSecret()
 	}
 	if sent.Get("action") != "" { // what a browser kept is drawn again

@@ -195,6 +195,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		fmt.Fprintln(stdout, "\nStopping: runs are handed over or kept for the next start.")
 	case err = <-served:
 	case <-db.gone:
+		log.Error("redis-server ended by itself: stopping", "log", db.log)
 		err = fmt.Errorf("redis-server ended by itself; its log %s says why. Start again: what it had on disk is kept", db.log)
 	}
 	// Streams first, then requests, then runs, then everything they stand on.

@@ -155,7 +155,7 @@ func (a *API) allEvents(c echo.Context) error {
 
 func streamHead(c echo.Context) error {
 	c.Response().Header().Set("Content-Type", "text/event-stream")
-	c.Response().Header().Set("Cache-Control", "no-cache")
+	c.Response().Header().Set("Cache-Control", "no-store")
 	return c.NoContent(http.StatusOK)
 }
 

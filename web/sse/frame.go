@@ -60,7 +60,7 @@ type Writer struct {
 func Start(ctx context.Context, w http.ResponseWriter) (*Writer, error) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-cache")
+	h.Set("Cache-Control", "no-store")
 	// nginx holds a response back until its buffer is full unless it is told not to.
 	h.Set("X-Accel-Buffering", "no")
 	// The deadline of a broken-off write belongs to the connection; nothing else may use it afterwards.

@@ -53,6 +53,10 @@ func (s *Streamer) Session(ctx context.Context, w http.ResponseWriter, sessionID
 	if err != nil {
 		return err
 	}
+	// A cursor from after the last event is another session's, or older than a restored database: it would hide all that comes.
+	if after != nil && after.Compare(last) > 0 {
+		after = &last
+	}
 	sub := s.Hub.NewSubscription(ctx, sessionID)
 	defer sub.Close()
 	out, err := Start(sub.ctx, w)
@@ -100,6 +104,9 @@ func (s *Streamer) All(ctx context.Context, w http.ResponseWriter, after *ID) er
 	defer out.Close()
 	seen := map[string]ID{} // by session
 	last := ID{MS: uint64(time.Now().UnixMilli())}
+	if after != nil && after.Compare(last) > 0 {
+		after = &last
+	}
 	if after != nil {
 		if err := s.replayAll(sub.ctx, out, *after, seen); err != nil {
 			return sub.ended(err)

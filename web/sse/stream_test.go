@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -370,7 +371,7 @@ func TestHeartbeats(t *testing.T) {
 			t.Errorf("a stream whose client left ends with %v", err)
 		}
 		for name, want := range map[string]string{
-			"Content-Type": "text/event-stream", "Cache-Control": "no-cache", "X-Accel-Buffering": "no",
+			"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no",
 		} {
 			if got := out.header.Get(name); got != want {
 				t.Errorf("%s %q, want %q", name, got, want)
@@ -403,6 +404,26 @@ func TestErrorsBeforeTheHeadersLeaveTheResponseAlone(t *testing.T) {
 		}
 		if len(out.header) != 0 || out.Len() != 0 {
 			t.Errorf("%s: the response was begun: %v %q", name, out.header, out.String())
+		}
+	}
+}
+
+// TestCursorFromTheFuture: an id of another session or of an older database must not hide what comes.
+func TestCursorFromTheFuture(t *testing.T) {
+	for _, path := range []string{"/a", "/all"} {
+		m := newMemory()
+		now := int(time.Now().UnixMilli())
+		m.publish("a", now-60_000)
+		server, _ := serve(t, m)
+		s := open(t, server.URL+path+"?after=99999999999999-0")
+		if path == "/all" {
+			if f, err := readFrame(s.r); err != nil || f.Event != "heartbeat" {
+				t.Fatalf("%s: first came %+v, %v", path, f, err)
+			}
+		}
+		m.publish("a", now+60_000)
+		if f, want := s.next(), fmt.Sprintf("a/%d-0", now+60_000); string(f.Data) != want {
+			t.Errorf("%s: after it came %s %q, want %s", path, f.ID, f.Data, want)
 		}
 	}
 }
