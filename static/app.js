@@ -183,8 +183,8 @@ function listKeys() {
   list.replaceChildren(...rows);
 }
 
-// <form data-keep="name"> keeps what is typed in its fields in this tab until the server has accepted it: a page that is
-// closed by mistake or a server that is away must cost nobody their text. A form with data-kept="false" is accepted.
+// <form data-keep="name"> keeps what is typed in its fields in this tab until it is sent: a page that is closed by mistake
+// or a server that is away must cost nobody their text.
 {
   const field = (form, element) => `${form.dataset.keep}:${element.name}:${Array.from(form.querySelectorAll(`[name="${CSS.escape(element.name)}"]`)).indexOf(element)}`;
   const texts = (form) => form.querySelectorAll("textarea[name], input[type=text][name]");
@@ -212,16 +212,6 @@ function listKeys() {
       }
     }
   });
-  // forget drops what is kept of a form.
-  globalThis.forgetKept = (form) => {
-    for (const element of texts(form)) {
-      try {
-        sessionStorage.removeItem(field(form, element));
-      } catch {
-        return;
-      }
-    }
-  };
 }
 
 // <form data-keep-form="name" data-fresh> is kept as a whole in this tab, hidden fields included: rows that were added,
