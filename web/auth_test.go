@@ -272,13 +272,18 @@ func TestSignOutEndsWhatIsOpen(t *testing.T) {
 		if ctx.Err() != nil {
 			t.Fatal("a signed-in browser was cut off")
 		}
-		f.fail = forkcore.ErrStoreUnavailable
+		fail := func(err error) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.fail = err
+		}
+		fail(forkcore.ErrStoreUnavailable)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if ctx.Err() != nil {
 			t.Error("cut off because the store was away")
 		}
-		f.fail = nil
+		fail(nil)
 		if err := f.DropSecret(t.Context(), kindSignIn, sumOf("secret")); err != nil {
 			t.Fatal(err)
 		}

@@ -115,7 +115,7 @@ func TestForkCardStates(t *testing.T) {
 			html := renderText(t, forkCard(newForkCard(sampleFork(test.state), nil, draft{}, false, forkcore.Session{}, nil)))
 			text := strings.Join(strings.Fields(html), " ")
 			always := []string{
-				`id="fork-` + forkID + `"`, `<h4 id="fork-` + forkID + `-title"><a href="/runs/` + forkID + `">Check the tests</a></h4>`, "data-step",
+				`id="fork-` + forkID + `"`, `<h4 id="fork-` + forkID + `-title"><a id="fork-` + forkID + `-link" href="/runs/` + forkID + `">Check the tests</a></h4>`, "data-step",
 				`class="badge" data-state="` + string(test.state) + `"`, "Find what the tests leave out.",
 			}
 			for _, want := range append(always, test.want...) {

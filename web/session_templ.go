@@ -284,7 +284,7 @@ func sessionHead(v sessionHeadView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 23, "</dd></div></dl><details class=\"session-facts\"><summary>Details</summary><dl class=\"session-figures\"><div><dt>Mode</dt><dd>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 23, "</dd></div></dl><details class=\"session-facts\" id=\"session-facts\"><summary id=\"session-facts-open\">Details</summary><dl class=\"session-figures\"><div><dt>Mode</dt><dd>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -623,7 +623,7 @@ func turnPart(v turnView) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 54, "\" hx-swap=\"none\"><button class=\"small\" data-key=\"b\" data-key-name=\"Move the turn to the background\">To the background ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 54, "\" hx-swap=\"none\"><button class=\"small\" id=\"to-background\" data-key=\"b\" data-key-name=\"Move the turn to the background\">To the background ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -691,7 +691,7 @@ func turnPart(v turnView) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 61, "\" hx-swap=\"none\"><input type=\"hidden\" name=\"scope\" value=\"turn\"> <button class=\"small\" data-key=\".\" data-key-name=\"Stop the turn\">Stop turn</button></form>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 61, "\" hx-swap=\"none\"><input type=\"hidden\" name=\"scope\" value=\"turn\"> <button class=\"small\" id=\"stop-turn\" data-key=\".\" data-key-name=\"Stop the turn\">Stop turn</button></form>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -758,7 +758,7 @@ func turnPart(v turnView) templ.Component {
 				}
 				templ.ReleaseBuffer(templ_7745c5c3_Buffer)
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 66, "><input type=\"hidden\" name=\"scope\" value=\"tree\"> <button class=\"small danger\">Stop everything</button></form></div>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 66, "><input type=\"hidden\" name=\"scope\" value=\"tree\"> <button class=\"small danger\" id=\"stop-tree\">Stop everything</button></form></div>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
