@@ -108,9 +108,7 @@ func (s *Server) dispatch(c echo.Context) error {
 		return err
 	}
 	form := parseDirectivesForm(sent)
-	if form.Key == "" || len(form.Key) > maxFormKey {
-		form.Key = newSecret()
-	}
+	form.Key = usableKey(form.Key)
 	session, err := s.o.Reader.Session(ctx, c.Param("id"))
 	if err != nil {
 		return s.refuseDispatch(c, forkcore.Session{ID: c.Param("id")}, form, nil, err)
@@ -143,7 +141,7 @@ func (s *Server) refuseDispatch(c echo.Context, session forkcore.Session, form d
 	if p.Status == http.StatusNotFound {
 		return err
 	}
-	s.logRefusal(c, p, err)
+	s.logProblem(c, p, err)
 	refusal := refusalView{Message: p.Detail, NextStep: p.NextStep}
 	switch {
 	case errors.Is(err, forkcore.ErrIdempotencyMismatch):
@@ -166,10 +164,7 @@ func (s *Server) refuseDispatch(c echo.Context, session forkcore.Session, form d
 func (s *Server) drawDispatch(c echo.Context, status int, session forkcore.Session, form directivesForm, refusal refusalView) error {
 	ctx := c.Request().Context()
 	v := dispatchView{
-		Form: form, Path: dispatchPath(session.ID), Session: pathSession + session.ID, SessionTitle: session.Title, Refusal: refusal,
-	}
-	if v.SessionTitle == "" {
-		v.SessionTitle = "Untitled"
+		Form: form, Path: dispatchPath(session.ID), Session: pathSession + session.ID, SessionTitle: sessionTitle(session), Refusal: refusal,
 	}
 	if session.Mode != forkcore.ModeFork && session.Mode != "" {
 		v.Off = fmt.Sprintf("Forks are off in this session: its mode is %s, and the mode is fixed when a session starts.", session.Mode)
@@ -203,7 +198,7 @@ func (s *Server) dispatchQuote(c echo.Context) error {
 		if p.Status == http.StatusNotFound {
 			return err
 		}
-		s.logRefusal(c, p, err)
+		s.logProblem(c, p, err)
 		return s.render(c, http.StatusOK, quoteAnswer(offerView{Problem: p.Detail, NextStep: p.NextStep}))
 	}
 	return s.render(c, http.StatusOK, quoteAnswer(s.quote(c.Request().Context(), session, form)))
@@ -253,14 +248,6 @@ func (s *Server) quote(ctx context.Context, session forkcore.Session, form direc
 	}
 	v.Version = form.Next
 	return v
-}
-
-// logRefusal logs what a redrawn form does not tell.
-func (s *Server) logRefusal(c echo.Context, p *api.Problem, err error) {
-	if p.Status >= http.StatusInternalServerError {
-		s.o.Log.Error("request failed", "method", c.Request().Method, "path", c.Request().URL.Path, "status", p.Status,
-			"request_id", c.Response().Header().Get(requestIDHeader), "error", err)
-	}
 }
 
 // seeOther leads on after a form: htmx follows a header, as a redirect would be swapped into the page.

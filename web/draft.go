@@ -1,7 +1,6 @@
 package web
 
 import (
-	"context"
 	"encoding/json"
 	"math"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"forkyard/forkcore"
-	"forkyard/web/sse"
 )
 
 // draft is a message that a model is writing.
@@ -36,8 +34,8 @@ type draftBlock struct {
 type drafts struct {
 	mu    sync.Mutex
 	byRun map[string]*draft
-	// finished is the seq up to which the messages of a run are complete. Each page and the program itself apply the same
-	// events, each at its own pace: a piece that one of them applies late must not bring a finished message back.
+	// finished is the seq up to which the messages of a run are complete: a piece that is published late, or once more,
+	// must not bring a finished message back.
 	finished map[string]int64
 }
 
@@ -46,33 +44,15 @@ const finishedRuns = 10_000
 
 func newDrafts() *drafts { return &drafts{byRun: map[string]*draft{}, finished: map[string]int64{}} }
 
-// follow takes in all events until the hub closes.
-func (d *drafts) follow(hub *sse.Hub) {
-	for hub.Open() {
-		sub := hub.NewObserver(context.Background(), "")
-		sub.Collect()
-		d.read(sub)
-		sub.Close()
-		// The feed was interrupted: what was missed cannot be told.
-		d.mu.Lock()
-		clear(d.byRun)
-		d.mu.Unlock()
-	}
+// FeedLost implements sse.Observer: what was missed cannot be told.
+func (d *drafts) FeedLost() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.byRun)
 }
 
-func (d *drafts) read(sub *sse.Subscription) {
-	for {
-		select {
-		case <-sub.Context().Done():
-			return
-		case item := <-sub.Items():
-			d.apply(item.Event)
-		}
-	}
-}
-
-// apply takes in an event, any number of times.
-func (d *drafts) apply(e forkcore.Event) {
+// Observe implements sse.Observer. It takes in an event, any number of times; pages, which get it afterwards, only read.
+func (d *drafts) Observe(e forkcore.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {

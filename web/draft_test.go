@@ -63,7 +63,7 @@ func TestDrafts(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			d := newDrafts()
 			for _, e := range test.events {
-				d.apply(e)
+				d.Observe(e)
 			}
 			w, ok := d.of("r")
 			if ok != (test.want != nil) {
@@ -75,10 +75,10 @@ func TestDrafts(t *testing.T) {
 		})
 	}
 	d := newDrafts()
-	d.apply(hello)
-	d.apply(piece{Seq: 1, Kind: "text", Text: "other"}.event("s"))
+	d.Observe(hello)
+	d.Observe(piece{Seq: 1, Kind: "text", Text: "other"}.event("s"))
 	before, _ := d.of("r")
-	d.apply(world)
+	d.Observe(world)
 	after, _ := d.of("r")
 	if before.Blocks[0].Text != "hello " || after.Version <= before.Version || !after.At.Equal(noon) {
 		t.Errorf("before %+v, after %+v: a copy must not change, and the version must", before, after)

@@ -18,14 +18,7 @@ func (s *Server) answerError(err error, c echo.Context) {
 	}
 	r := c.Request()
 	p := api.ProblemOf(err)
-	if p.Status >= http.StatusInternalServerError {
-		level := slog.LevelError
-		if p.Status == http.StatusServiceUnavailable {
-			level = slog.LevelWarn // the store is away, or this server is stopping: what is away says so itself
-		}
-		s.o.Log.Log(r.Context(), level, "request failed", "method", r.Method, "path", r.URL.Path, "status", p.Status,
-			"request_id", c.Response().Header().Get(requestIDHeader), "error", err)
-	}
+	s.logProblem(c, p, err)
 	if c.Response().Committed {
 		return
 	}
@@ -50,6 +43,20 @@ func (s *Server) answerError(err error, c echo.Context) {
 	if err != nil {
 		s.o.Log.Error("answering an error", "path", r.URL.Path, "error", err)
 	}
+}
+
+// logProblem logs what an answer, an error page or a form drawn again, does not tell.
+func (s *Server) logProblem(c echo.Context, p *api.Problem, err error) {
+	if p.Status < http.StatusInternalServerError {
+		return
+	}
+	r := c.Request()
+	level := slog.LevelError
+	if p.Status == http.StatusServiceUnavailable {
+		level = slog.LevelWarn // the store is away, or this server is stopping: what is away says so itself
+	}
+	s.o.Log.Log(r.Context(), level, "request failed", "method", r.Method, "path", r.URL.Path, "status", p.Status,
+		"request_id", c.Response().Header().Get(requestIDHeader), "error", err)
 }
 
 // errorView is what the page of an error shows.

@@ -14,6 +14,14 @@ import (
 // maxFormKey is the longest key of a form, in bytes. Ours have 26 to 32.
 const maxFormKey = 100
 
+// usableKey keeps the key of a form and makes one for a form that brings none, or none of ours.
+func usableKey(key string) string {
+	if key == "" || len(key) > maxFormKey {
+		return newSecret()
+	}
+	return key
+}
+
 // readForm reads the fields of a form that a page sent. What is no form is answered 400.
 func readForm(c echo.Context) (url.Values, error) {
 	r := c.Request()

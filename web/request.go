@@ -1,10 +1,12 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -264,13 +266,30 @@ func (s *Server) nameWriters(ctx context.Context, names map[string]string, rows 
 	return nil
 }
 
-func sessionLink(s forkcore.Session) link {
-	title := s.Title
-	if title == "" {
-		title = "Untitled"
+// mergeRow puts the row of an event among those of its run, in order of N. Events may come that the rows were read after.
+func mergeRow(rows []forkcore.RequestRow, row forkcore.RequestRow) []forkcore.RequestRow {
+	i, known := slices.BinarySearchFunc(rows, row.N, func(r forkcore.RequestRow, n int64) int { return cmp.Compare(r.N, n) })
+	switch {
+	case !known:
+		rows = slices.Insert(rows, i, row)
+	case progress(row) >= progress(rows[i]):
+		rows[i] = row
 	}
-	return link{pathSession + s.ID, title}
+	return rows
 }
+
+// progress tells an earlier version of a row from a later one; rows carry no number for it.
+func progress(r forkcore.RequestRow) int {
+	switch {
+	case r.EndedAt != nil || r.Status != forkcore.RequestOpen:
+		return 2
+	case r.FirstEventAt != nil:
+		return 1
+	}
+	return 0
+}
+
+func sessionLink(s forkcore.Session) link { return link{pathSession + s.ID, sessionTitle(s)} }
 
 func verdictWord(verdict string) string {
 	switch verdict {

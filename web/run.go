@@ -1,7 +1,6 @@
 package web
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,11 +40,7 @@ func (s *Server) readRun(ctx context.Context, id string) (*runModel, sse.ID, err
 		return nil, sse.ID{}, err
 	}
 	// The cursor first: whatever comes after it is applied again and changes nothing.
-	last, err := s.o.Events.LastEventID(ctx, run.SessionID)
-	if err != nil {
-		return nil, sse.ID{}, err
-	}
-	cursor, err := sse.ParseID(last)
+	cursor, err := s.lastEvent(ctx, run.SessionID)
 	if err != nil {
 		return nil, sse.ID{}, err
 	}
@@ -155,28 +150,11 @@ func (m *runModel) applyRun(r forkcore.Run) {
 	}
 }
 
-// progress tells an earlier version of a row from a later one; rows carry no number for it.
-func progress(r forkcore.RequestRow) int {
-	switch {
-	case r.EndedAt != nil || r.Status != forkcore.RequestOpen:
-		return 2
-	case r.FirstEventAt != nil:
-		return 1
-	}
-	return 0
-}
-
 func (m *runModel) applyRequest(ctx context.Context, row forkcore.RequestRow) error {
 	if err := m.s.nameWriters(ctx, m.names, row); err != nil {
 		return err
 	}
-	i, known := slices.BinarySearchFunc(m.rows, row.N, func(r forkcore.RequestRow, n int64) int { return cmp.Compare(r.N, n) })
-	switch {
-	case !known:
-		m.rows = slices.Insert(m.rows, i, row)
-	case progress(row) >= progress(m.rows[i]):
-		m.rows[i] = row
-	}
+	m.rows = mergeRow(m.rows, row)
 	return nil
 }
 
@@ -460,20 +438,18 @@ func (s *Server) actOnRun(c echo.Context, act func(ctx context.Context, runID st
 	case errors.As(err, &conflict), errors.Is(err, forkcore.ErrConflict):
 		p := api.ProblemOf(err)
 		notice := &forkcore.Reason{Code: "conflict", Message: p.Detail, NextStep: p.NextStep}
-		if c.Request().Header.Get("HX-Request") != "" {
+		if isHTMX(c) {
 			return s.render(c, http.StatusConflict, actionNotice(notice))
 		}
 		return s.renderRun(c, http.StatusConflict, id, notice)
 	case err != nil:
 		return err
-	case c.Request().Header.Get("HX-Request") != "":
-		return c.NoContent(http.StatusNoContent)
 	}
 	back := pathRun + id
 	if wish := c.FormValue("back"); wish != "" {
 		back = localPath(wish)
 	}
-	return c.Redirect(http.StatusSeeOther, back)
+	return s.done(c, back)
 }
 
 // entryParts are the lines of the transcript.

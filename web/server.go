@@ -93,8 +93,6 @@ type Server struct {
 
 	markdown *markdown
 	drafts   *drafts
-	// followed is closed when the drafts are no longer followed.
-	followed chan struct{}
 }
 
 // New makes a server and starts following the live feed; Close ends that.
@@ -114,17 +112,13 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		o: o, gate: gate, base: base.String(), https: base.Scheme == "https",
-		token: sha256.Sum256([]byte(o.AdminToken)), tally: newTally(), markdown: newMarkdown(),
+		token: sha256.Sum256([]byte(o.AdminToken)), tally: newTally(), markdown: newMarkdown(), drafts: newDrafts(),
 	}
 	s.api = api.New(api.Options{
 		Runner: o.Runner, Reader: o.Reader, Bytes: o.Bytes, Events: o.Events, Prices: o.Prices,
 		Simulated: o.Simulated, Log: o.Log, Now: o.Now,
 	})
-	s.drafts, s.followed = newDrafts(), make(chan struct{})
-	go func() {
-		defer close(s.followed)
-		s.drafts.follow(s.api.Hub())
-	}()
+	s.api.Hub().AddObserver(s.drafts)
 	s.echo = echo.New()
 	s.echo.HTTPErrorHandler = s.answerError
 	s.routes()
@@ -135,10 +129,7 @@ func New(o Options) (*Server, error) {
 func (s *Server) Handler() http.Handler { return s.echo }
 
 // Close ends every stream. Call it before http.Server.Shutdown, which waits for streams and does not end them.
-func (s *Server) Close() {
-	s.api.Close()
-	<-s.followed
-}
+func (s *Server) Close() { s.api.Close() }
 
 // MakeLoginLink makes a link that signs one browser in, once, within fifteen minutes.
 func (s *Server) MakeLoginLink(ctx context.Context) (string, error) {

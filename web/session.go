@@ -38,12 +38,12 @@ type sessionPage struct {
 	order   []string // ids of runs, newest first
 	fanOuts map[string]forkcore.Dispatch
 	rows    map[string][]forkcore.RequestRow // of forks
-	lines   []forkcore.TranscriptLine        // the main log
+	log     *transcript                      // the main log
 	inbox   []forkcore.InboxItem
 	skip    int  // how many entries are left out at the beginning of the conversation; below 0: as many as there are too many
 	more    bool // there are older runs than those held
 
-	entries []entryView // of lines and runs; nil when they changed
+	entries []entryView // of log and runs; nil when they changed
 }
 
 // loadSession reads the page and the id of an event that it is sure to contain.
@@ -53,7 +53,7 @@ func (s *Server) loadSession(ctx context.Context, id string, skip int) (*session
 		return nil, last, err
 	}
 	p := &sessionPage{
-		s: s, skip: skip, runs: map[string]forkcore.Run{}, fanOuts: map[string]forkcore.Dispatch{}, rows: map[string][]forkcore.RequestRow{},
+		s: s, skip: skip, log: newTranscript(id), runs: map[string]forkcore.Run{}, fanOuts: map[string]forkcore.Dispatch{}, rows: map[string][]forkcore.RequestRow{},
 	}
 	if p.session, err = s.o.Reader.Session(ctx, id); err != nil {
 		return nil, last, err
@@ -84,7 +84,7 @@ func (s *Server) loadSession(ctx context.Context, id string, skip int) (*session
 		main = p.session.LastRunID // older than the runs held
 	}
 	if main != "" {
-		if p.lines, err = s.o.Bytes.Transcript(ctx, main, 0); err != nil {
+		if err := p.readLog(ctx, main); err != nil {
 			return nil, last, err
 		}
 	}
@@ -98,6 +98,16 @@ func (s *Server) lastEvent(ctx context.Context, sessionID string) (sse.ID, error
 		return sse.ID{}, err
 	}
 	return sse.ParseID(text)
+}
+
+// readLog reads what the main log has after the last line that is known; the run is any main turn.
+func (p *sessionPage) readLog(ctx context.Context, runID string) error {
+	lines, err := p.s.o.Bytes.Transcript(ctx, runID, p.log.last())
+	if err != nil {
+		return err
+	}
+	p.log.add(lines...)
+	return nil
 }
 
 func (p *sessionPage) readFanOut(ctx context.Context, r forkcore.Run) error {
@@ -136,19 +146,18 @@ func (p *sessionPage) apply(ctx context.Context, e forkcore.Event) error {
 			p.fanOuts[e.Dispatch.ID] = *e.Dispatch
 		}
 	case e.Request != nil:
-		p.applyRow(*e.Request)
+		if row := *e.Request; p.runs[row.RunID].Kind == forkcore.KindFork {
+			p.rows[row.RunID] = mergeRow(p.rows[row.RunID], row)
+		}
 	case e.Entry != nil:
 		if e.AgentID == p.session.ID {
-			p.s.drafts.apply(e)
 			return p.applyEntry(ctx, *e.Entry)
 		}
 	}
-	p.s.drafts.apply(e)
 	return nil
 }
 
 func (p *sessionPage) applyRun(ctx context.Context, r forkcore.Run) error {
-	p.s.drafts.apply(forkcore.Event{Type: forkcore.EventRun, Run: &r})
 	old, known := p.runs[r.ID]
 	if known && r.Version <= old.Version {
 		return nil
@@ -167,29 +176,8 @@ func (p *sessionPage) applyRun(ctx context.Context, r forkcore.Run) error {
 	return p.readFanOut(ctx, r)
 }
 
-func (p *sessionPage) applyRow(row forkcore.RequestRow) {
-	if p.runs[row.RunID].Kind != forkcore.KindFork {
-		return
-	}
-	rows := p.rows[row.RunID]
-	i := slices.IndexFunc(rows, func(r forkcore.RequestRow) bool { return r.N == row.N })
-	switch {
-	case i < 0:
-		rows = append(rows, row)
-	case rows[i].EndedAt != nil:
-		return // an event that the page was read after
-	default:
-		rows[i] = row
-	}
-	p.rows[row.RunID] = rows
-}
-
 func (p *sessionPage) applyEntry(ctx context.Context, e forkcore.Entry) error {
-	have := int64(0)
-	if n := len(p.lines); n > 0 {
-		have = p.lines[n-1].Seq
-	}
-	switch {
+	switch have := p.log.last(); {
 	case e.Seq <= have:
 		return nil
 	case e.Seq == have+1:
@@ -197,13 +185,11 @@ func (p *sessionPage) applyEntry(ctx context.Context, e forkcore.Entry) error {
 		if err != nil {
 			return err
 		}
-		p.lines = append(p.lines, line)
-	default:
-		lines, err := p.s.o.Bytes.Transcript(ctx, e.RunID, have)
-		if err != nil {
+		p.log.add(line)
+	default: // something was missed
+		if err := p.readLog(ctx, e.RunID); err != nil {
 			return err
 		}
-		p.lines = append(p.lines, lines...)
 	}
 	p.entries = nil
 	if e.Kind == forkcore.EntryMessage {
@@ -220,7 +206,7 @@ func (p *sessionPage) active() (forkcore.Run, bool) {
 
 func (p *sessionPage) conversation() []entryView {
 	if p.entries == nil {
-		p.entries = newEntries(p.session.ID, p.lines, p.runs)
+		p.entries = p.log.entries(p.runs)
 	}
 	if hidden := p.hidden(); hidden > 0 {
 		return p.entries[hidden:]
@@ -312,30 +298,20 @@ type sessionHeadView struct {
 	Fresh  bool // nothing ran yet
 	State  forkcore.State
 	Reason *forkcore.Reason
-	sessionFigures
-	Budget, Left  string // empty without a budget
-	Model, Mode   string
-	Permission    string
-	Workspace, ID string
-}
-
-// sessionFigures are what the cache gave and what it cost.
-type sessionFigures struct {
+	// What the cache gave and what it cost.
 	HitRate, Cost, Tokens string
 	Warm                  *warmth
-}
-
-func newSessionFigures(s forkcore.Session, now time.Time) sessionFigures {
-	return sessionFigures{
-		HitRate: percent(forkcore.Run{Usage: s.Usage}.HitRate().Total), Cost: dollars(s.Cost.Known()), Warm: newWarmth(s.Warm, now),
-		Tokens: grouped(s.Usage.TotalInput()) + " in, " + grouped(s.Usage.Output) + " out",
-	}
+	Budget, Left          string // empty without a budget
+	Model, Mode           string
+	Permission            string
+	Workspace, ID         string
 }
 
 func (p *sessionPage) head() sessionHeadView {
 	s := p.session
 	v := sessionHeadView{
-		at: s.UpdatedAt, sessionFigures: newSessionFigures(s, p.s.o.Now()),
+		at: s.UpdatedAt, HitRate: percent(forkcore.Run{Usage: s.Usage}.HitRate().Total), Cost: dollars(s.Cost.Known()),
+		Tokens: grouped(s.Usage.TotalInput()) + " in, " + grouped(s.Usage.Output) + " out", Warm: newWarmth(s.Warm, p.s.o.Now()),
 		Model: s.Model, Mode: string(s.Mode), Permission: string(s.PermissionMode), Workspace: s.Workspace, ID: s.ID,
 	}
 	var active *forkcore.Run
@@ -435,7 +411,7 @@ type sessionView struct {
 }
 
 func (p *sessionPage) view() sessionView {
-	v := sessionView{ID: p.session.ID, Title: p.session.Title, Head: p.head(), Entries: p.conversation(), Key: newSecret()}
+	v := sessionView{ID: p.session.ID, Title: sessionTitle(p.session), Head: p.head(), Entries: p.conversation(), Key: newSecret()}
 	v.Hidden = p.hidden()
 	v.Draft, _ = p.s.drafts.of(p.session.ActiveRunID)
 	v.Turn = p.turn(len(v.Entries))

@@ -157,9 +157,7 @@ func (s *Server) createSession(c echo.Context) error {
 		return err
 	}
 	form := parseSessionForm(sent)
-	if form.Key == "" || len(form.Key) > maxFormKey {
-		form.Key = newSecret()
-	}
+	form.Key = usableKey(form.Key)
 	if sent.Get("action") != "" { // what a browser kept is drawn again
 		return s.drawNewSession(c, http.StatusOK, form, false, refusalView{})
 	}
@@ -185,7 +183,7 @@ func (s *Server) refuseSession(c echo.Context, form sessionForm, made *forkcore.
 		return err
 	}
 	p := api.ProblemOf(err)
-	s.logRefusal(c, p, err)
+	s.logProblem(c, p, err)
 	refusal := refusalView{Message: p.Detail, NextStep: p.NextStep}
 	switch {
 	case errors.Is(err, forkcore.ErrIdempotencyMismatch):

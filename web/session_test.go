@@ -80,6 +80,7 @@ func keysOf(p *sessionPage) map[string]string {
 func changed(t *testing.T, p *sessionPage, e forkcore.Event) []string {
 	t.Helper()
 	before := keysOf(p)
+	p.s.drafts.Observe(e) // as the hub does first
 	if err := p.apply(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +102,7 @@ func TestSessionPageTakesInEvents(t *testing.T) {
 	log.lines = all
 
 	seqs := func() (list []int64) {
-		for _, l := range p.lines {
+		for _, l := range p.log.lines {
 			list = append(list, l.Seq)
 		}
 		return list

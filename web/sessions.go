@@ -45,9 +45,7 @@ func (s *Server) loadSessions(ctx context.Context, cursor string) (*sessionsPage
 		if turn != nil {
 			p.turns[session.ID] = *turn
 		}
-		if at := p.changed(session); at.After(last) {
-			last = at
-		}
+		last = later(last, p.changed(session))
 	}
 	if last.IsZero() {
 		return p, sse.ID{}, nil
@@ -66,8 +64,8 @@ func (p *sessionsPage) active(session forkcore.Session) *forkcore.Run {
 
 // changed is when what the page shows of a session last changed.
 func (p *sessionsPage) changed(session forkcore.Session) time.Time {
-	if turn := p.active(session); turn != nil && turn.UpdatedAt.After(session.UpdatedAt) {
-		return turn.UpdatedAt
+	if turn := p.active(session); turn != nil {
+		return later(session.UpdatedAt, turn.UpdatedAt)
 	}
 	return session.UpdatedAt
 }
@@ -116,9 +114,7 @@ func (p *sessionsPage) parts() []part {
 		for _, row := range g.Rows {
 			order.WriteString(" " + row.ID)
 			parts = append(parts, part{id: row.ID, key: row.Key, at: row.Changed, draw: sessionTableRow(row)})
-			if row.Changed.After(parts[0].at) {
-				parts[0].at = row.Changed
-			}
+			parts[0].at = later(parts[0].at, row.Changed)
 		}
 		order.WriteString("\n")
 	}
@@ -162,7 +158,7 @@ type warmth struct {
 
 func newSessionRow(s forkcore.Session, active *forkcore.Run, now time.Time) sessionRow {
 	row := sessionRow{
-		ID: s.ID, Title: cmp.Or(s.Title, "Untitled"), Path: pathSession + s.ID, Forks: forksAtWork(s),
+		ID: s.ID, Title: sessionTitle(s), Path: pathSession + s.ID, Forks: forksAtWork(s),
 		HitRate: percent(forkcore.Run{Usage: s.Usage}.HitRate().Total), Cost: dollars(s.Cost.Known()),
 		Model: s.Model, Workspace: s.Workspace, Folder: folderName(s.Workspace),
 		Warm: newWarmth(s.Warm, now), Created: s.CreatedAt, Changed: s.UpdatedAt, Key: fmt.Sprint(s.Version),
@@ -173,12 +169,13 @@ func newSessionRow(s forkcore.Session, active *forkcore.Run, now time.Time) sess
 	}
 	if active != nil {
 		row.Key += " " + active.ID + " " + fmt.Sprint(active.Version)
-		if active.UpdatedAt.After(row.Changed) {
-			row.Changed = active.UpdatedAt
-		}
+		row.Changed = later(row.Changed, active.UpdatedAt)
 	}
 	return row
 }
+
+// sessionTitle is what pages call a session.
+func sessionTitle(s forkcore.Session) string { return cmp.Or(s.Title, "Untitled") }
 
 func forksAtWork(s forkcore.Session) string {
 	n := s.ActiveRuns
@@ -198,10 +195,7 @@ func newWarmth(e *forkcore.CacheEntry, now time.Time) *warmth {
 	if e == nil {
 		return nil
 	}
-	w := &warmth{Until: e.ExpiresAt(), Left: "cold", Tokens: grouped(e.Tokens) + " tokens"}
-	if !e.Exact {
-		w.Tokens = "about " + w.Tokens
-	}
+	w := &warmth{Until: e.ExpiresAt(), Left: "cold", Tokens: tokensText(e.Tokens, e.Exact)}
 	if left := w.Until.Sub(now); left > 0 {
 		s := int(left.Round(time.Second) / time.Second)
 		w.Left = fmt.Sprintf("%d:%02d", s/60, s%60)

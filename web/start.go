@@ -106,9 +106,8 @@ func (s *Server) startSample(c echo.Context) error {
 	case !s.o.Simulated && c.FormValue("confirm") == "":
 		v.Sample.Unconfirmed = true
 		return s.renderHome(c, http.StatusUnprocessableEntity, v)
-	case v.Sample.Key == "" || len(v.Sample.Key) > 100:
-		v.Sample.Key = newSecret()
 	}
+	v.Sample.Key = usableKey(v.Sample.Key)
 	spec := forkcore.SessionSpec{Title: sampleTitle, Workspace: workspace, Mode: forkcore.ModeFork}
 	if !s.o.Simulated {
 		budget := float64(sampleBudgetUSD)

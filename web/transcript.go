@@ -49,14 +49,6 @@ type partView struct {
 	Path   string // of what a remark is about
 }
 
-// newEntries makes of an agent's log what people read. Runs are those of the session, by id; the forks among them show
-// their state at the calls that started them.
-func newEntries(agentID string, lines []forkcore.TranscriptLine, runs map[string]forkcore.Run) []entryView {
-	t := newTranscript(agentID)
-	t.add(lines...)
-	return t.entries(runs)
-}
-
 // transcript is an agent's log that grows. Each line is read once, so that asking for the entries again is cheap.
 type transcript struct {
 	agentID string

@@ -250,3 +250,10 @@ func BenchmarkEntries(b *testing.B) {
 		tr.entries(nil)
 	}
 }
+
+// newEntries folds a whole log.
+func newEntries(agentID string, lines []forkcore.TranscriptLine, runs map[string]forkcore.Run) []entryView {
+	t := newTranscript(agentID)
+	t.add(lines...)
+	return t.entries(runs)
+}

@@ -44,10 +44,18 @@ type Hub struct {
 	stop context.CancelFunc
 	done chan struct{}
 
-	mu   sync.Mutex
-	subs map[string]map[*Subscription]struct{} // by session id; "" watches all
+	mu        sync.Mutex
+	subs      map[string]map[*Subscription]struct{} // by session id; "" watches all
+	observers []Observer
 
 	clients, cut atomic.Int64
+}
+
+// Observer is a part of this program that sees every event before any client does. Its methods must be quick.
+type Observer interface {
+	Observe(e forkcore.Event)
+	// FeedLost says that events may have been missed.
+	FeedLost()
 }
 
 // StartHub starts a hub whose goroutine runs until Close.
@@ -68,8 +76,12 @@ func (h *Hub) Close() {
 	<-h.done
 }
 
-// Open reports whether the hub still serves; a cut subscription of an open hub may be opened again.
-func (h *Hub) Open() bool { return h.ctx.Err() == nil }
+// AddObserver lets o see all events from now on.
+func (h *Hub) AddObserver(o Observer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.observers = append(h.observers, o)
+}
 
 // Clients is the number of open subscriptions, Cut how many slow clients were cut since the start.
 func (h *Hub) Clients() int64 { return h.clients.Load() }
@@ -119,6 +131,9 @@ func (h *Hub) publish(e forkcore.Event, feedStart time.Time) {
 	})
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	for _, o := range h.observers {
+		o.Observe(e)
+	}
 	for _, key := range []string{e.SessionID, ""} {
 		for s := range h.subs[key] {
 			// Deltas may be dropped, so a client that lags loses them first.
@@ -139,6 +154,9 @@ func (h *Hub) publish(e forkcore.Event, feedStart time.Time) {
 func (h *Hub) cutAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	for _, o := range h.observers {
+		o.FeedLost()
+	}
 	for _, subs := range h.subs {
 		for s := range subs {
 			s.cancel(errors.New("the live feed was interrupted"))
@@ -168,23 +186,15 @@ type Subscription struct {
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
 	unlink    func() bool
-	client    bool // counted by Clients
 }
 
 // NewSubscription prepares to watch a session; "" is all sessions. Its context ends with ctx, when the client is
 // cut, and when the hub closes. Nothing is collected before Collect. The caller calls Close.
 func (h *Hub) NewSubscription(ctx context.Context, sessionID string) *Subscription {
-	s := h.NewObserver(ctx, sessionID)
-	s.client = true
-	h.clients.Add(1)
-	return s
-}
-
-// NewObserver is NewSubscription for a part of this program, which Clients does not count.
-func (h *Hub) NewObserver(ctx context.Context, sessionID string) *Subscription {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := &Subscription{hub: h, sessionID: sessionID, items: make(chan *Item, queueLength), ctx: ctx, cancel: cancel}
 	s.unlink = context.AfterFunc(h.ctx, func() { cancel(errors.New("the server is stopping")) })
+	h.clients.Add(1)
 	return s
 }
 
@@ -212,9 +222,7 @@ func (s *Subscription) Close() {
 	s.hub.mu.Unlock()
 	s.unlink()
 	s.cancel(nil)
-	if s.client {
-		s.hub.clients.Add(-1)
-	}
+	s.hub.clients.Add(-1)
 }
 
 func (h *Hub) removeLocked(s *Subscription) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -147,4 +148,59 @@ func TestHubEndsItsGoroutines(t *testing.T) {
 	case <-time.After(5 * time.Second):
 		t.Error("a subscription to a closed hub does not end")
 	}
+}
+
+// notes is an observer that remembers.
+type notes struct {
+	mu   sync.Mutex
+	seen map[string]bool
+	lost int
+}
+
+func (n *notes) Observe(e forkcore.Event) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.seen[e.ID] = true
+}
+
+func (n *notes) FeedLost() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lost++
+}
+
+func (n *notes) knows(id string) (seen bool, lost int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.seen[id], n.lost
+}
+
+// TestHubObservers: an observer knows an event before a client has it, is no client, and is told when the feed was lost.
+func TestHubObservers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		h := StartHub(m, encodeID, testLog(t))
+		defer h.Close()
+		n := &notes{seen: map[string]bool{}}
+		h.AddObserver(n)
+		sub := h.NewSubscription(t.Context(), "a")
+		defer sub.Close()
+		sub.Collect()
+		if h.Clients() != 1 {
+			t.Errorf("%d clients, want the one that subscribed", h.Clients())
+		}
+		<-m.fed
+		for i := 1; i <= 100; i++ {
+			go m.publish("a", i)
+			item := <-sub.Items()
+			if seen, _ := n.knows(item.Event.ID); !seen {
+				t.Fatalf("a client has event %s, and the observer does not", item.Event.ID)
+			}
+		}
+		m.interrupt()
+		synctest.Wait()
+		if _, lost := n.knows(""); lost != 1 {
+			t.Errorf("told %d times that the feed was lost, want once", lost)
+		}
+	})
 }
