@@ -1,5 +1,6 @@
-// The live stream of a page: <div id="live" hx-sse:connect="…" hx-trigger="live:connect">. htmx reads the stream and
-// resumes it by Last-Event-ID; here is what it leaves out.
+// The live stream of a page: <div id="live" hx-sse:connect="…" hx-trigger="live:connect" hx-sync="drop">. htmx
+// reads the stream and resumes it by Last-Event-ID; here is what it leaves out. Without hx-sync it would keep what is
+// triggered while the first answer is awaited and open a second stream afterwards.
 "use strict";
 
 {
@@ -13,7 +14,6 @@
   let heard = Date.now();
   let retry = RETRY_FIRST;
   let timer;
-  let attempted = 0;
 
   // merge: each child of a piece replaces the element with its id, or is appended to the target when there is none.
   // A piece that comes twice therefore changes nothing.
@@ -44,14 +44,7 @@
   function connect() {
     clearTimeout(timer);
     const element = live();
-    if (!element || document.hidden || element._htmx?.sse) return;
-    // A request may hang without an answer; a second one must not start beside it.
-    if (Date.now() - attempted < RETRY_FIRST) {
-      timer = setTimeout(connect, RETRY_FIRST);
-      return;
-    }
-    attempted = Date.now();
-    htmx.trigger(element, "live:connect");
+    if (element && !document.hidden && !element._htmx?.sse) htmx.trigger(element, "live:connect");
   }
 
   // later connects again after a failed first attempt: htmx only resumes what was open once.
@@ -100,7 +93,7 @@
     if (!ours(event)) return;
     connection = event.detail.connection;
     fresh();
-    // Hidden while the answer was on its way: htmx gives up streams when it hears of that, and it listens only from here on.
+    // Hidden during the pause before the attempt: htmx gives up streams when it hears of that, not those it opens later.
     queueMicrotask(() => {
       if (document.hidden) document.dispatchEvent(new Event("visibilitychange"));
     });
@@ -140,7 +133,13 @@
   }, 1_000);
 
   document.addEventListener("visibilitychange", () => {
-    if (document.hidden) return;
+    if (document.hidden) {
+      // htmx gives a stream up, but not the wait for one. A page that the browser keeps for "back" would go on waiting,
+      // and so hold one of the few connections to a host.
+      if (!connection) htmx.trigger(live(), "htmx:abort");
+      else if (!connection.reader) connection.abortController.abort();
+      return;
+    }
     // While hidden no stream was held, so silence says nothing yet.
     heard = Date.now();
     connect();

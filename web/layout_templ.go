@@ -352,7 +352,7 @@ func shell(f frame) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 31, "\" hx-trigger=\"live:connect\" hx-swap=\"none\"></div><p id=\"stale\" class=\"notice\" data-kind=\"warning\" role=\"status\" hidden><strong>Not up to date since <time></time>.</strong> The connection to the server is interrupted; this page connects again by itself.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 31, "\" hx-trigger=\"live:connect\" hx-sync=\"drop\" hx-swap=\"none\"></div><p id=\"stale\" class=\"notice\" data-kind=\"warning\" role=\"status\" hidden><strong>Not up to date since <time></time>.</strong> The connection to the server is interrupted; this page connects again by itself.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -102,7 +102,12 @@ const differs = `(async () => {
 	};
 	const twice = Array.from(document.querySelectorAll("[id]")).map((e) => e.id).filter((id, i, all) => all.indexOf(id) !== i);
 	if (twice.length) return "ids that are there twice: " + twice.join(" ");
-	const answer = await fetch(location.href, {cache: "no-store"});
+	let answer; // without one of its own accord a test would only be told that its time is over
+	try {
+		answer = await fetch(location.href, {cache: "no-store", signal: AbortSignal.timeout(20_000)});
+	} catch (e) {
+		return "a fresh load fails: " + e;
+	}
 	if (!answer.ok) return "a fresh load is answered with " + answer.status;
 	const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
 	const have = plain(document.querySelector("main")), want = plain(fresh.querySelector("main"));
@@ -214,6 +219,64 @@ func TestCutStreams(t *testing.T) {
 		if n := tab.Count(`article.fork[data-state="done"]`); n != forks {
 			t.Errorf("%d cards are done, want %d", n, forks)
 		}
+	}
+}
+
+// TestSlowStreams: a tab never waits for the answer to more than one stream, and for none once it is hidden or shows
+// another page. A browser opens six connections to a host over HTTP/1.1: each that is lost is missed by all tabs.
+func TestSlowStreams(t *testing.T) {
+	t.Parallel()
+	back := freeAddress(t)
+	front := newFrontProxy(t, back)
+	p := startDemo(t, modelsim.Options{}, map[string]string{"FORKYARD_ADDR": back, "FORKYARD_PUBLIC_URL": front.url})
+	p.base = "http://" + back
+	page := "/sessions/" + p.session(object{"workspace": p.workspace()})
+	signedIn := *p
+	signedIn.base = front.url
+	tab := signedIn.signIn("/sessions/new") // has no stream
+	tab.Tolerate(`/live.*net::ERR_|htmx.*`)          // one is cut
+	other := tab.Beside()
+	tab.Front()
+	held := func(n int) func() bool { return func() bool { return front.holding() == n } }
+	open := func(n int) func() bool { return func() bool { return front.open() == n } }
+	hideAndShow := func() {
+		t.Helper()
+		other.Front()
+		tab.Wait("being hidden", `document.visibilityState === "hidden"`)
+		eventually(t, "a hidden tab to give up what it waits for", held(0))
+		tab.Front()
+		eventually(t, "a visible tab to ask again", held(1))
+	}
+
+	t.Log("the first answer is late")
+	release := front.hold()
+	t.Cleanup(func() { release() })
+	tab.Open(front.url + page)
+	eventually(t, "the page to ask for its stream", held(1))
+	tab.Wait("the answer to be late", "performance.now() > 2500")
+	tab.Run(`dispatchEvent(new Event("online"))`)
+	hideAndShow()
+	tab.Run(`dispatchEvent(new Event("online"))`)
+	release()
+	eventually(t, "the stream", open(1))
+
+	t.Log("the answer after a cut is late")
+	release = front.hold()
+	front.cut(true)
+	eventually(t, "the page to ask for its stream", held(1))
+	hideAndShow()
+	tab.Open(front.url + "/sessions/new")
+	eventually(t, "a page that is left to give up what it waits for", held(0))
+	tab.Run("history.back()")
+	eventually(t, "the page to ask for its stream", held(1))
+	release()
+	eventually(t, "the stream", open(1))
+
+	p.ended(p.must(202, "POST", page+"/messages", object{"text": "Is anybody there?"})["run_id"].(string))
+	tab.Wait("the message", `document.querySelector("#log").innerText.includes("Is anybody there?")`)
+	isFresh(t, tab, "after all that")
+	if n := front.open(); n != 1 {
+		t.Errorf("%d streams are open, want 1", n)
 	}
 }
 

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,9 +19,12 @@ type frontProxy struct {
 	url string
 
 	mu      sync.Mutex
-	refuse  bool // answer streams with 503
+	refuse  bool          // answer streams with 503
+	held    chan struct{} // streams wait until it is closed
+	waiting int           // streams that wait
 	conns   map[net.Conn]bool
 	streams map[net.Conn]bool
+	flight  map[string]bool // requests that are on their way
 }
 
 // newFrontProxy serves what listens at target ("127.0.0.1:8080") until the test ends.
@@ -28,7 +34,8 @@ func newFrontProxy(t *testing.T, target string) *frontProxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &frontProxy{url: "http://" + l.Addr().String(), conns: map[net.Conn]bool{}, streams: map[net.Conn]bool{}}
+	f := &frontProxy{url: "http://" + l.Addr().String(), conns: map[net.Conn]bool{}, streams: map[net.Conn]bool{}, flight: map[string]bool{}, held: make(chan struct{})}
+	close(f.held)
 	forward := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(&url.URL{Scheme: "http", Host: target})
@@ -53,8 +60,30 @@ func newFrontProxy(t *testing.T, target string) *frontProxy {
 			}
 		},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			name := fmt.Sprintf("%s %s from %s since %s", r.Method, r.URL.Path, r.RemoteAddr, time.Now().Format(time.TimeOnly))
+			f.mu.Lock()
+			f.flight[name] = true
+			f.mu.Unlock()
+			defer func() {
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				delete(f.flight, name)
+			}()
 			if strings.HasSuffix(r.URL.Path, "/live") {
 				f.mu.Lock()
+				held := f.held
+				f.waiting++
+				f.mu.Unlock()
+				select {
+				case <-held:
+				case <-r.Context().Done():
+				}
+				f.mu.Lock()
+				f.waiting--
+				if r.Context().Err() != nil {
+					f.mu.Unlock()
+					return
+				}
 				refuse := f.refuse
 				if !refuse {
 					for c := range f.conns {
@@ -73,7 +102,14 @@ func newFrontProxy(t *testing.T, target string) *frontProxy {
 		}),
 	}
 	go func() { _ = hs.Serve(l) }()
-	t.Cleanup(func() { hs.Close() })
+	t.Cleanup(func() {
+		if t.Failed() {
+			f.mu.Lock()
+			t.Logf("%s, %d connections to the proxy, %d streams; on their way:\n%s", time.Now().Format(time.TimeOnly), len(f.conns), len(f.streams), strings.Join(slices.Sorted(maps.Keys(f.flight)), "\n"))
+			f.mu.Unlock()
+		}
+		hs.Close()
+	})
 	return f
 }
 
@@ -82,6 +118,21 @@ func (f *frontProxy) open() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.streams)
+}
+
+// holding is the number of streams that wait for their answer.
+func (f *frontProxy) holding() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.waiting
+}
+
+// hold lets the streams that are asked for from now on wait for their answer until release is called.
+func (f *frontProxy) hold() (release func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.held = make(chan struct{})
+	return sync.OnceFunc(func() { close(f.held) })
 }
 
 // cut closes the connection of every stream: in the middle of it, without an end, with a reset when asked for.
