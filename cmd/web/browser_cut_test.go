@@ -234,7 +234,7 @@ func TestSlowStreams(t *testing.T) {
 	signedIn := *p
 	signedIn.base = front.url
 	tab := signedIn.signIn("/sessions/new") // has no stream
-	tab.Tolerate(`/live.*net::ERR_|htmx.*`)          // one is cut
+	tab.Tolerate(`/live.*net::ERR_|htmx.*`) // one is cut
 	other := tab.Beside()
 	tab.Front()
 	held := func(n int) func() bool { return func() bool { return front.holding() == n } }
