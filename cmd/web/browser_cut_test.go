@@ -121,7 +121,7 @@ const differs = `(async () => {
 func isFresh(t *testing.T, tab *browsertest.Tab, when string) {
 	t.Helper()
 	var last string
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(30 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(30 * time.Millisecond) {
 		if last = browsertest.Eval[string](tab, differs); last == "" {
 			return
 		}
@@ -228,7 +228,7 @@ func TestSlowStreams(t *testing.T) {
 	t.Parallel()
 	back := freeAddress(t)
 	front := newFrontProxy(t, back)
-	p := startDemo(t, modelsim.Options{}, map[string]string{"FORKYARD_ADDR": back, "FORKYARD_PUBLIC_URL": front.url})
+	p := startDemo(t, modelsim.Options{Mind: newHeldMind()}, map[string]string{"FORKYARD_ADDR": back, "FORKYARD_PUBLIC_URL": front.url})
 	p.base = "http://" + back
 	page := "/sessions/" + p.session(object{"workspace": p.workspace()})
 	signedIn := *p

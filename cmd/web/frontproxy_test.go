@@ -2,12 +2,10 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,7 +22,7 @@ type frontProxy struct {
 	waiting int           // streams that wait
 	conns   map[net.Conn]bool
 	streams map[net.Conn]bool
-	flight  map[string]bool // requests that are on their way
+	slow    []string // requests that were answered late, for messages
 }
 
 // newFrontProxy serves what listens at target ("127.0.0.1:8080") until the test ends.
@@ -34,7 +32,7 @@ func newFrontProxy(t *testing.T, target string) *frontProxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &frontProxy{url: "http://" + l.Addr().String(), conns: map[net.Conn]bool{}, streams: map[net.Conn]bool{}, flight: map[string]bool{}, held: make(chan struct{})}
+	f := &frontProxy{url: "http://" + l.Addr().String(), conns: map[net.Conn]bool{}, streams: map[net.Conn]bool{}, held: make(chan struct{})}
 	close(f.held)
 	forward := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -60,15 +58,7 @@ func newFrontProxy(t *testing.T, target string) *frontProxy {
 			}
 		},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			name := fmt.Sprintf("%s %s from %s since %s", r.Method, r.URL.Path, r.RemoteAddr, time.Now().Format(time.TimeOnly))
-			f.mu.Lock()
-			f.flight[name] = true
-			f.mu.Unlock()
-			defer func() {
-				f.mu.Lock()
-				defer f.mu.Unlock()
-				delete(f.flight, name)
-			}()
+			began := time.Now()
 			if strings.HasSuffix(r.URL.Path, "/live") {
 				f.mu.Lock()
 				held := f.held
@@ -98,20 +88,39 @@ func newFrontProxy(t *testing.T, target string) *frontProxy {
 					return
 				}
 			}
-			forward.ServeHTTP(w, r)
+			forward.ServeHTTP(&firstByte{w, func() {
+				if took := time.Since(began); took > 2*time.Second {
+					f.mu.Lock()
+					defer f.mu.Unlock()
+					f.slow = append(f.slow, fmt.Sprintf("%s %s %s: %v", began.Format(time.TimeOnly), r.Method, r.URL.Path, took))
+				}
+			}}, r)
 		}),
 	}
 	go func() { _ = hs.Serve(l) }()
 	t.Cleanup(func() {
+		hs.Close()
 		if t.Failed() {
 			f.mu.Lock()
-			t.Logf("%s, %d connections to the proxy, %d streams; on their way:\n%s", time.Now().Format(time.TimeOnly), len(f.conns), len(f.streams), strings.Join(slices.Sorted(maps.Keys(f.flight)), "\n"))
-			f.mu.Unlock()
+			defer f.mu.Unlock()
+			t.Logf("what the proxy waited for:\n%s", strings.Join(f.slow, "\n"))
 		}
-		hs.Close()
 	})
 	return f
 }
+
+// firstByte tells when an answer begins.
+type firstByte struct {
+	http.ResponseWriter
+	begun func()
+}
+
+func (w *firstByte) WriteHeader(status int) {
+	w.begun()
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *firstByte) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // open is the number of streams that run through the proxy.
 func (f *frontProxy) open() int {

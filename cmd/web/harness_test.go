@@ -99,9 +99,9 @@ func startWeb(t *testing.T, env map[string]string) *program {
 // eventually polls, because real processes tell nobody when they are ready.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited 30 s for %s", what)
+			t.Fatalf("waited a minute for %s", what)
 		}
 	}
 }

@@ -65,27 +65,28 @@ func TestB38_TheWholeGroupEnds(t *testing.T) { withAndWithoutNamespace(t, testTh
 func testTheWholeGroupEnds(t *testing.T, newYard func(*testing.T) *yard) {
 	for _, tt := range []struct {
 		name, command string
+		limit         int    // milliseconds; what ends by itself has plenty, on a busy machine too
 		want          string // in the text
 		fails         bool
 	}{
-		{"shell waits", "sleep 30; true", "ended after its time limit of 400ms", true},
-		{"shell is the program", "exec sleep 30", "time limit", true},
-		{"grandchild in the background", "sleep 30 & echo hi", "hi\n[processes left in the background were ended", false},
-		{"grandchild without the pipe", "sleep 30 >/dev/null 2>&1 & echo hi", "hi\n[exit code 0]", false},
-		{"many", "for i in 1 2 3; do (sleep 30 & sleep 30) & done; wait", "time limit", true},
-		{"who ignores SIGTERM", "trap '' TERM; while :; do sleep 0.1; done", "time limit", true},
-		{"grandchild that ignores SIGTERM", "(trap '' TERM; sleep 30) & wait", "time limit", true},
-		{"stopped", "kill -STOP $$", "time limit", true},
-		{"plain program", "sleep 30", "time limit", true},
-		{"a group of its own", "set -m; sleep 0.5 & kill -0 -$! && kill -- -$! && wait $!; echo $?", "143\n[exit code 0]", false},
-		{"who says goodbye", "trap 'echo bye; exit 0' TERM; sleep 30 & wait", "bye", true},
+		{"shell waits", "sleep 30; true", 400, "ended after its time limit of 400ms", true},
+		{"shell is the program", "exec sleep 30", 400, "time limit", true},
+		{"grandchild in the background", "sleep 30 & echo hi", 20_000, "hi\n[processes left in the background were ended", false},
+		{"grandchild without the pipe", "sleep 30 >/dev/null 2>&1 & echo hi", 20_000, "hi\n[exit code 0]", false},
+		{"many", "for i in 1 2 3; do (sleep 30 & sleep 30) & done; wait", 400, "time limit", true},
+		{"who ignores SIGTERM", "trap '' TERM; while :; do sleep 0.1; done", 400, "time limit", true},
+		{"grandchild that ignores SIGTERM", "(trap '' TERM; sleep 30) & wait", 400, "time limit", true},
+		{"stopped", "kill -STOP $$", 400, "time limit", true},
+		{"plain program", "sleep 30", 400, "time limit", true},
+		{"a group of its own", "set -m; sleep 30 & kill -0 -$! && kill -- -$! && wait $!; echo $?", 20_000, "143\n[exit code 0]", false},
+		{"who says goodbye", "trap 'echo bye; exit 0' TERM; sleep 30 & wait", 3_000, "bye", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			y := newYard(t)
 			start := time.Now()
-			r := y.run("Bash", input("command", tt.command, "timeout", 400))
-			if took := time.Since(start); took > 3*time.Second {
+			r := y.run("Bash", input("command", tt.command, "timeout", tt.limit))
+			if took := time.Since(start); took > 20*time.Second {
 				t.Errorf("took %v", took)
 			}
 			if r.IsError != tt.fails || !strings.Contains(r.Text, tt.want) {
@@ -103,7 +104,7 @@ func TestB38_CancelEndsTheGroup(t *testing.T) {
 	pid := filepath.Join(y.env.Workspace, "pid")
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); {
+		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
 			if b, _ := os.ReadFile(pid); bytes.HasSuffix(b, []byte("\n")) {
 				break
 			}
@@ -113,7 +114,7 @@ func TestB38_CancelEndsTheGroup(t *testing.T) {
 	}()
 	start := time.Now()
 	r := y.set.Run(ctx, y.env, forkcore.ToolCall{Name: "Bash", Input: json.RawMessage(`{"command":"echo $$ > pid; sleep 30 & sleep 30; true"}`)})
-	if took := time.Since(start); took > 3*time.Second || !r.IsError || !strings.Contains(r.Text, "[cancelled") {
+	if took := time.Since(start); took > 20*time.Second || !r.IsError || !strings.Contains(r.Text, "[cancelled") {
 		t.Errorf("after %v: %+v", took, r)
 	}
 	if left := runningIn(t, y.env.Workspace); len(left) > 0 {
@@ -127,14 +128,14 @@ func TestB38_AnEscapedProcessDelaysNothing(t *testing.T) {
 	y := newYard(t, nil)
 	y.set.namespace.refusal = unix.EPERM
 	start := time.Now()
-	text := y.ok("Bash", input("command", "setsid sh -c 'echo $$ > pid; exec sleep 20' & until [ -s pid ]; do :; done; echo hi"))
+	text := y.ok("Bash", input("command", "setsid sh -c 'echo $$ > pid; exec sleep 60' & until [ -s pid ]; do :; done; echo hi"))
 	took := time.Since(start)
 	b, err := os.ReadFile(filepath.Join(y.env.Workspace, "pid"))
 	must(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
 	must(t, err)
 	defer func() { _ = unix.Kill(pid, unix.SIGKILL) }()
-	if took > 3*time.Second || !strings.HasPrefix(text, "hi\n") {
+	if took > 20*time.Second || !strings.HasPrefix(text, "hi\n") {
 		t.Errorf("after %v: %q", took, text)
 	}
 }
@@ -160,7 +161,7 @@ func TestB54_EndlessOutputIsBounded(t *testing.T) {
 	// end by the limit too.
 	start := time.Now()
 	y.fails("Bash", input("command", "yes", "timeout", 300), "time limit")
-	if took := time.Since(start); took > 3*time.Second {
+	if took := time.Since(start); took > 20*time.Second {
 		t.Errorf("took %v", took)
 	}
 }
@@ -222,7 +223,7 @@ func TestBashDiesWithItsExecutor(t *testing.T) {
 
 func waitFor(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); !done(); runtime.Gosched() {
+	for deadline := time.Now().Add(20 * time.Second); !done(); runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited too long for %s", what)
 		}

@@ -19,7 +19,7 @@ import (
 )
 
 // patience is how long a page may take for anything: pages answer within milliseconds, machines that test are busy.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // Tab is a tab of a browser. Its methods end the test when the page does not do what they ask for.
 type Tab struct {
