@@ -1,6 +1,7 @@
-// The live stream of a page: <div id="live" hx-sse:connect="…" hx-trigger="live:connect" hx-sync="drop">. htmx
-// reads the stream and resumes it by Last-Event-ID; here is what it leaves out. Without hx-sync it would keep what is
-// triggered while the first answer is awaited and open a second stream afterwards.
+// The live stream of a page: <div id="live" hx-sse:connect="…" hx-trigger="none" hx-sync="drop">. htmx reads the stream and
+// resumes it by Last-Event-ID; here is what it leaves out. It is not asked to connect by itself: it looks at the page once,
+// before its extension is there when that is slow to load. And without hx-sync it would keep a request that is made while
+// an answer is awaited and open a second stream afterwards.
 "use strict";
 
 {
@@ -44,7 +45,8 @@
   function connect() {
     clearTimeout(timer);
     const element = live();
-    if (element && !document.hidden && !element._htmx?.sse) htmx.trigger(element, "live:connect");
+    if (!element || document.hidden || element._htmx?.sse) return;
+    htmx.ajax("GET", element.getAttribute("hx-sse:connect"), { source: element, timeout: htmx.config.sse.connectTimeout });
   }
 
   // later connects again after a failed first attempt: htmx only resumes what was open once.
@@ -89,6 +91,11 @@
 
   const ours = (event) => event.target === live();
 
+  document.addEventListener("htmx:config:request", (event) => {
+    // Chromium lets a request wait, 20 seconds at most, while another window reads the answer to the same one: it might be
+    // kept. Source: its net/http/http_cache.cc.
+    if (ours(event)) event.detail.ctx.request.cache = "no-store";
+  });
   document.addEventListener("htmx:sse:after:connection", (event) => {
     if (!ours(event)) return;
     connection = event.detail.connection;
@@ -147,6 +154,5 @@
   addEventListener("offline", () => stale(heard));
   addEventListener("online", connect);
   addEventListener("pageshow", (event) => { if (event.persisted) connect(); });
-  // htmx looks at the page a moment after it is there; before that nobody hears "live:connect".
-  document.addEventListener("htmx:after:process", connect, { once: true });
+  connect();
 }

@@ -99,7 +99,7 @@ func shell(f frame) templ.Component {
 		ctx = templ.InitializeContext(ctx)
 		templ_7745c5c3_Var4 := templ.GetChildren(ctx)
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><meta name=\"color-scheme\" content=\"light dark\"><meta name=\"htmx-config\" content='{\"includeIndicatorCSS\":false,\"history\":false,\"sse\":{\"reconnectDelay\":300,\"reconnectMaxDelay\":5000,\"connectTimeout\":15000}}'><title>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><meta name=\"color-scheme\" content=\"light dark\"><meta name=\"htmx-config\" content='{\"includeIndicatorCSS\":false,\"history\":false,\"sse\":{\"reconnectMaxDelay\":5000,\"connectTimeout\":15000}}'><title>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -352,7 +352,7 @@ func shell(f frame) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 31, "\" hx-trigger=\"live:connect\" hx-sync=\"drop\" hx-swap=\"none\"></div><p id=\"stale\" class=\"notice\" data-kind=\"warning\" role=\"status\" hidden><strong>Not up to date since <time></time>.</strong> The connection to the server is interrupted; this page connects again by itself.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 31, "\" hx-trigger=\"none\" hx-sync=\"drop\" hx-swap=\"none\"></div><p id=\"stale\" class=\"notice\" data-kind=\"warning\" role=\"status\" hidden><strong>Not up to date since <time></time>.</strong> The connection to the server is interrupted; this page connects again by itself.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -80,12 +80,16 @@ func (s *Server) stream(c echo.Context, sessionID string, load func(ctx context.
 		c.Response().Header().Set("Content-Type", "text/event-stream")
 		return c.NoContent(http.StatusOK)
 	}
+	leave, stays := s.windows.enter(c.Request())
+	if stays {
+		defer leave()
+	}
 	out, err := sse.Start(sub.Context(), c.Response())
 	if err != nil {
 		return streamEnd(sub, err)
 	}
 	defer out.Close()
-	l := liveStream{page: page, out: out, last: last, sent: map[string]string{}, drawn: map[string]time.Time{}, alive: s.storeAnswers}
+	l := liveStream{page: page, out: out, last: last, sent: map[string]string{}, drawn: map[string]time.Time{}, alive: s.storeAnswers, once: !stays}
 	// A cursor from after the last event is another session's, or older than a restored database: it says nothing about the tab.
 	if after != nil && after.Compare(last) <= 0 {
 		l.skipBefore(time.UnixMilli(int64(after.MS)).Add(-liveMargin))
@@ -140,6 +144,8 @@ type liveStream struct {
 	alive func(ctx context.Context) bool
 	// drawn is when the parts with a pace were sent.
 	drawn map[string]time.Time
+	// once ends the stream when the page is up to date.
+	once bool
 }
 
 // skipBefore takes it that the tab has what did not change since then.
@@ -158,7 +164,7 @@ func (l *liveStream) run(sub *sse.Subscription) error {
 	if err := l.beat(); err != nil {
 		return err
 	}
-	if _, err := l.flush(ctx); err != nil {
+	if _, err := l.flush(ctx); err != nil || l.once {
 		return err
 	}
 	pause := time.NewTimer(livePeriod)
@@ -244,7 +250,12 @@ func (l *liveStream) flush(ctx context.Context) (later bool, err error) {
 	return later, l.out.Send(sse.Frame{ID: l.last.String(), Data: b.Bytes()})
 }
 
-// beat is a sign of life. It carries the cursor, so that a tab that comes back after a quiet time asks for little.
+// beat is a sign of life. It carries the cursor, so that a tab that comes back after a quiet time asks for little, and when
+// it is to come back.
 func (l *liveStream) beat() error {
-	return l.out.Send(sse.Frame{ID: l.last.String(), Event: "beat", Data: []byte("{}")})
+	retry := retryPeriod
+	if l.once {
+		retry = pollPeriod
+	}
+	return l.out.Send(sse.Frame{ID: l.last.String(), Event: "beat", Retry: retry, Data: []byte("{}")})
 }

@@ -139,7 +139,7 @@ func TestLiveSendsWhatChanged(t *testing.T) {
 		page := &sheet{lines: []sheetLine{{"a", "old", noon.Add(-time.Hour)}, {"b", "new", noon}, {"c", "not kept", time.Time{}}}}
 		frames, stop := watch(t, f, page, noon.Add(-time.Minute), always)
 		defer stop()
-		if got := <-frames; got != "id: 5-0\nevent: beat\ndata: {}" {
+		if got := <-frames; got != "id: 5-0\nevent: beat\nretry: 300\ndata: {}" {
 			t.Errorf("first frame %q, want a beat with the cursor", got)
 		}
 		want := []string{`merge"><p id="b">new</p>`, `merge"><p id="c">not kept</p>`}

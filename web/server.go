@@ -93,6 +93,7 @@ type Server struct {
 
 	markdown *markdown
 	drafts   *drafts
+	windows  windows
 }
 
 // New makes a server and starts following the live feed; Close ends that.

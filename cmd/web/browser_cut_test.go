@@ -249,7 +249,7 @@ func TestSlowStreams(t *testing.T) {
 	}
 
 	t.Log("the first answer is late")
-	release := front.hold()
+	release := front.holdAll("/live")
 	t.Cleanup(func() { release() })
 	tab.Open(front.url + page)
 	eventually(t, "the page to ask for its stream", held(1))
@@ -261,7 +261,7 @@ func TestSlowStreams(t *testing.T) {
 	eventually(t, "the stream", open(1))
 
 	t.Log("the answer after a cut is late")
-	release = front.hold()
+	release = front.holdAll("/live")
 	front.cut(true)
 	eventually(t, "the page to ask for its stream", held(1))
 	hideAndShow()
@@ -277,6 +277,80 @@ func TestSlowStreams(t *testing.T) {
 	isFresh(t, tab, "after all that")
 	if n := front.open(); n != 1 {
 		t.Errorf("%d streams are open, want 1", n)
+	}
+}
+
+// TestSlowScripts: a page is live as soon as its scripts are there, however late each of them comes.
+func TestSlowScripts(t *testing.T) {
+	t.Parallel()
+	back := freeAddress(t)
+	front := newFrontProxy(t, back)
+	p := startDemo(t, modelsim.Options{}, map[string]string{"FORKYARD_ADDR": back, "FORKYARD_PUBLIC_URL": front.url})
+	p.base = "http://" + back
+	page := "/sessions/" + p.session(object{"workspace": p.workspace()})
+	signedIn := *p
+	signedIn.base = front.url
+	tab := signedIn.signIn("/sessions/new") // has no stream
+	for _, script := range []string{"htmx.min.js", "hx-sse.min.js", "app.js", "live.js"} {
+		release := front.holdAll(script)
+		t.Cleanup(release)
+		go func() { // opening it takes until its scripts are there
+			for front.holding() == 0 && t.Context().Err() == nil {
+				time.Sleep(5 * time.Millisecond)
+			}
+			time.Sleep(500 * time.Millisecond) // what the page begins without the script is begun by then
+			release()
+		}()
+		tab.Open(front.url + page)
+		began := time.Now()
+		eventually(t, "a stream", func() bool { return front.open() == 1 })
+		if took := time.Since(began); took > 15*time.Second { // 25 s is when a page looks for a stream that broke off unnoticed
+			t.Errorf("with a late %s the stream came after %v", script, took)
+		}
+		p.ended(p.must(202, "POST", page+"/messages", object{"text": "after " + script})["run_id"].(string))
+		tab.Wait("the message", `document.querySelector("#log").innerText.includes("after `+script+`")`)
+		tab.Open(front.url + "/sessions/new")
+	}
+}
+
+// TestManyWindows: with more windows side by side than a browser opens connections, each is up to date within seconds, and
+// a click in any of them gets through.
+func TestManyWindows(t *testing.T) {
+	t.Parallel()
+	back := freeAddress(t)
+	front := newFrontProxy(t, back)
+	p := startDemo(t, modelsim.Options{Mind: newHeldMind()}, map[string]string{"FORKYARD_ADDR": back, "FORKYARD_PUBLIC_URL": front.url})
+	p.base = "http://" + back
+	page := "/sessions/" + p.session(object{"workspace": p.workspace()})
+	signedIn := *p
+	signedIn.base = front.url
+	tabs := []*browsertest.Tab{signedIn.signIn(page)}
+	for range 6 {
+		tab := tabs[0].Window()
+		tab.Open(front.url + page)
+		tabs = append(tabs, tab)
+	}
+	for i, tab := range tabs {
+		tab.Wait("being visible", `document.visibilityState === "visible"`)
+		if i%3 != 0 {
+			continue
+		}
+		text := fmt.Sprintf("hello from window %d", i+1)
+		tab.Fill("#message", text)
+		tab.Press("Enter")
+		for _, other := range tabs {
+			other.Wait("the message "+text, `document.querySelector("#log").innerText.includes(`+browsertest.Quote(text)+`)`)
+		}
+	}
+	eventually(t, "the last turn to end", func() bool { return p.get(page)["active_run_id"] == nil })
+	for _, tab := range tabs {
+		isFresh(t, tab, "at the end")
+		if browsertest.Eval[bool](tab, `!document.getElementById("stale").hidden`) {
+			t.Error("a window says that it is not up to date")
+		}
+	}
+	if n := front.open(); n > 5 {
+		t.Errorf("%d streams are open, want 5 at most", n)
 	}
 }
 

@@ -18,8 +18,9 @@ type frontProxy struct {
 
 	mu      sync.Mutex
 	refuse  bool          // answer streams with 503
-	held    chan struct{} // streams wait until it is closed
-	waiting int           // streams that wait
+	hold    string        // requests whose path ends like this wait
+	held    chan struct{} // until it is closed
+	waiting int           // requests that wait
 	conns   map[net.Conn]bool
 	streams map[net.Conn]bool
 	slow    []string // requests that were answered late, for messages
@@ -32,15 +33,16 @@ func newFrontProxy(t *testing.T, target string) *frontProxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &frontProxy{url: "http://" + l.Addr().String(), conns: map[net.Conn]bool{}, streams: map[net.Conn]bool{}, held: make(chan struct{})}
-	close(f.held)
+	f := &frontProxy{url: "http://" + l.Addr().String(), conns: map[net.Conn]bool{}, streams: map[net.Conn]bool{}}
 	forward := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(&url.URL{Scheme: "http", Host: target})
 			r.Out.Host = r.In.Host
 		},
-		Transport:    &http.Transport{DisableKeepAlives: true}, // the server behind comes and goes
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+		// So that each page asks for its scripts again.
+		ModifyResponse: func(r *http.Response) error { r.Header.Set("Cache-Control", "no-store"); return nil },
+		Transport:      &http.Transport{DisableKeepAlives: true}, // the server behind comes and goes
+		ErrorHandler:   func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	}
 	hs := &http.Server{
 		ReadHeaderTimeout: 10 * time.Second,
@@ -59,8 +61,8 @@ func newFrontProxy(t *testing.T, target string) *frontProxy {
 		},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			began := time.Now()
-			if strings.HasSuffix(r.URL.Path, "/live") {
-				f.mu.Lock()
+			f.mu.Lock()
+			if f.hold != "" && strings.HasSuffix(r.URL.Path, f.hold) {
 				held := f.held
 				f.waiting++
 				f.mu.Unlock()
@@ -70,10 +72,13 @@ func newFrontProxy(t *testing.T, target string) *frontProxy {
 				}
 				f.mu.Lock()
 				f.waiting--
-				if r.Context().Err() != nil {
-					f.mu.Unlock()
-					return
-				}
+			}
+			f.mu.Unlock()
+			if r.Context().Err() != nil {
+				return
+			}
+			if strings.HasSuffix(r.URL.Path, "/live") {
+				f.mu.Lock()
 				refuse := f.refuse
 				if !refuse {
 					for c := range f.conns {
@@ -129,19 +134,20 @@ func (f *frontProxy) open() int {
 	return len(f.streams)
 }
 
-// holding is the number of streams that wait for their answer.
+// holding is the number of requests that wait for their answer.
 func (f *frontProxy) holding() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.waiting
 }
 
-// hold lets the streams that are asked for from now on wait for their answer until release is called.
-func (f *frontProxy) hold() (release func()) {
+// holdAll lets what is asked for from now on wait for its answer until release is called, if its path ends like suffix.
+func (f *frontProxy) holdAll(suffix string) (release func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.held = make(chan struct{})
-	return sync.OnceFunc(func() { close(f.held) })
+	held := make(chan struct{})
+	f.hold, f.held = suffix, held
+	return sync.OnceFunc(func() { close(held) })
 }
 
 // cut closes the connection of every stream: in the middle of it, without an end, with a reset when asked for.

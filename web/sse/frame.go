@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -13,6 +14,7 @@ type Frame struct {
 	ID    string // empty: the client's last event id stays
 	Event string // empty: an unnamed message
 	Data  []byte
+	Retry time.Duration // whole milliseconds, after which the client connects again; zero: that stays
 }
 
 // AppendTo appends the frame as it goes over the wire. CR, LF and CRLF in Data all end a line there, so each
@@ -24,6 +26,9 @@ func (f Frame) AppendTo(b []byte) []byte {
 	}
 	if f.Event != "" {
 		b = append(append(append(b, "event: "...), f.Event...), '\n')
+	}
+	if f.Retry > 0 {
+		b = append(strconv.AppendInt(append(b, "retry: "...), f.Retry.Milliseconds(), 10), '\n')
 	}
 	data := f.Data
 	for {

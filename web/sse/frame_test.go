@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -44,7 +45,7 @@ func TestFrameAppendTo(t *testing.T) {
 		frame Frame
 		want  string
 	}{
-		{"all fields", Frame{"1-2", "run", []byte(`{"a":1}`)}, "id: 1-2\nevent: run\ndata: {\"a\":1}\n\n"},
+		{"all fields", Frame{ID: "1-2", Event: "run", Data: []byte(`{"a":1}`), Retry: 1500 * time.Millisecond}, "id: 1-2\nevent: run\nretry: 1500\ndata: {\"a\":1}\n\n"},
 		{"data alone", Frame{Data: []byte("x")}, "data: x\n\n"},
 		{"no data", Frame{Event: "ping"}, "event: ping\ndata: \n\n"},
 		{"line feed", Frame{Data: []byte("a\nb")}, "data: a\ndata: b\n\n"},
