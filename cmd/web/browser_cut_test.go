@@ -275,9 +275,7 @@ func TestSlowStreams(t *testing.T) {
 	p.ended(p.must(202, "POST", page+"/messages", object{"text": "Is anybody there?"})["run_id"].(string))
 	tab.Wait("the message", `document.querySelector("#log").innerText.includes("Is anybody there?")`)
 	isFresh(t, tab, "after all that")
-	if n := front.open(); n != 1 {
-		t.Errorf("%d streams are open, want 1", n)
-	}
+	eventually(t, "one stream", open(1))
 }
 
 // TestSlowScripts: a page is live as soon as its scripts are there, however late each of them comes.

@@ -23,7 +23,7 @@ type frontProxy struct {
 	waiting int           // requests that wait
 	conns   map[net.Conn]bool
 	streams map[net.Conn]bool
-	slow    []string // requests that were answered late, for messages
+	story   []string      // what happened to streams, and requests that were answered late, for messages
 }
 
 // newFrontProxy serves what listens at target ("127.0.0.1:8080") until the test ends.
@@ -78,6 +78,8 @@ func newFrontProxy(t *testing.T, target string) *frontProxy {
 				return
 			}
 			if strings.HasSuffix(r.URL.Path, "/live") {
+				f.tell(r, "begins")
+				defer f.tell(r, "ends")
 				f.mu.Lock()
 				refuse := f.refuse
 				if !refuse {
@@ -97,7 +99,7 @@ func newFrontProxy(t *testing.T, target string) *frontProxy {
 				if took := time.Since(began); took > 2*time.Second {
 					f.mu.Lock()
 					defer f.mu.Unlock()
-					f.slow = append(f.slow, fmt.Sprintf("%s %s %s: %v", began.Format(time.TimeOnly), r.Method, r.URL.Path, took))
+					f.story = append(f.story, fmt.Sprintf("%s %s %s: answered after %v", began.Format(storyTime), r.Method, r.URL.Path, took))
 				}
 			}}, r)
 		}),
@@ -108,10 +110,18 @@ func newFrontProxy(t *testing.T, target string) *frontProxy {
 		if t.Failed() {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			t.Logf("what the proxy waited for:\n%s", strings.Join(f.slow, "\n"))
+			t.Logf("what the proxy saw:\n%s", strings.Join(f.story, "\n"))
 		}
 	})
 	return f
+}
+
+const storyTime = "15:04:05.000"
+
+func (f *frontProxy) tell(r *http.Request, what string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.story = append(f.story, fmt.Sprintf("%s %s from %s on %s %s", time.Now().Format(storyTime), r.URL, r.Referer(), r.RemoteAddr, what))
 }
 
 // firstByte tells when an answer begins.
