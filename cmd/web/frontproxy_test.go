@@ -23,7 +23,7 @@ type frontProxy struct {
 	waiting int           // requests that wait
 	conns   map[net.Conn]bool
 	streams map[net.Conn]bool
-	story   []string      // what happened to streams, and requests that were answered late, for messages
+	story   []string // what happened to streams, and requests that were answered late, for messages
 }
 
 // newFrontProxy serves what listens at target ("127.0.0.1:8080") until the test ends.
