@@ -226,13 +226,7 @@ func TestCutStreams(t *testing.T) {
 // another page. A browser opens six connections to a host over HTTP/1.1: each that is lost is missed by all tabs.
 func TestSlowStreams(t *testing.T) {
 	t.Parallel()
-	back := freeAddress(t)
-	front := newFrontProxy(t, back)
-	p := startDemo(t, modelsim.Options{Mind: newHeldMind()}, map[string]string{"FORKYARD_ADDR": back, "FORKYARD_PUBLIC_URL": front.url})
-	p.base = "http://" + back
-	page := "/sessions/" + p.session(object{"workspace": p.workspace()})
-	signedIn := *p
-	signedIn.base = front.url
+	p, signedIn, front, page := startBehindProxy(t)
 	tab := signedIn.signIn("/sessions/new") // has no stream
 	tab.Tolerate(`/live.*net::ERR_|htmx.*`) // one is cut
 	other := tab.Beside()
@@ -281,13 +275,7 @@ func TestSlowStreams(t *testing.T) {
 // TestSlowScripts: a page is live as soon as its scripts are there, however late each of them comes.
 func TestSlowScripts(t *testing.T) {
 	t.Parallel()
-	back := freeAddress(t)
-	front := newFrontProxy(t, back)
-	p := startDemo(t, modelsim.Options{}, map[string]string{"FORKYARD_ADDR": back, "FORKYARD_PUBLIC_URL": front.url})
-	p.base = "http://" + back
-	page := "/sessions/" + p.session(object{"workspace": p.workspace()})
-	signedIn := *p
-	signedIn.base = front.url
+	p, signedIn, front, page := startBehindProxy(t)
 	tab := signedIn.signIn("/sessions/new") // has no stream
 	for _, script := range []string{"htmx.min.js", "hx-sse.min.js", "app.js", "live.js"} {
 		release := front.holdAll(script)
@@ -315,13 +303,7 @@ func TestSlowScripts(t *testing.T) {
 // a click in any of them gets through.
 func TestManyWindows(t *testing.T) {
 	t.Parallel()
-	back := freeAddress(t)
-	front := newFrontProxy(t, back)
-	p := startDemo(t, modelsim.Options{Mind: newHeldMind()}, map[string]string{"FORKYARD_ADDR": back, "FORKYARD_PUBLIC_URL": front.url})
-	p.base = "http://" + back
-	page := "/sessions/" + p.session(object{"workspace": p.workspace()})
-	signedIn := *p
-	signedIn.base = front.url
+	p, signedIn, front, page := startBehindProxy(t)
 	tabs := []*browsertest.Tab{signedIn.signIn(page)}
 	for range 6 {
 		tab := tabs[0].Window()
@@ -350,6 +332,18 @@ func TestManyWindows(t *testing.T) {
 	if n := front.open(); n > 5 {
 		t.Errorf("%d streams are open, want 5 at most", n)
 	}
+}
+
+// startBehindProxy boots the program with a session behind a proxy: p is asked directly, signedIn is what browsers see.
+func startBehindProxy(t *testing.T) (p, signedIn *program, front *frontProxy, page string) {
+	t.Helper()
+	back := freeAddress(t)
+	front = newFrontProxy(t, back)
+	signedIn = startDemo(t, modelsim.Options{Mind: newHeldMind()}, map[string]string{"FORKYARD_ADDR": back, "FORKYARD_PUBLIC_URL": front.url})
+	signedIn.base = front.url
+	direct := *signedIn
+	direct.base = "http://" + back
+	return &direct, signedIn, front, "/sessions/" + direct.session(object{"workspace": direct.workspace()})
 }
 
 // fanOut starts a session with a turn in a folder and dispatches forks from it.
