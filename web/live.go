@@ -81,9 +81,7 @@ func (s *Server) stream(c echo.Context, sessionID string, load func(ctx context.
 		return c.NoContent(http.StatusOK)
 	}
 	leave, stays := s.windows.enter(c.Request())
-	if stays {
-		defer leave()
-	}
+	defer leave()
 	out, err := sse.Start(sub.Context(), c.Response())
 	if err != nil {
 		return streamEnd(sub, err)

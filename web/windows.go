@@ -22,8 +22,8 @@ type windows struct {
 	open map[string]int // by the sum of the cookie
 }
 
-// enter counts a stream until leave is called. It says no when the sign-in holds enough of them; leave is nil then.
-// Clients with a token do without a limit: they are no browsers.
+// enter counts a stream until leave is called. It says no when the sign-in holds enough of them; there is
+// nothing to leave then. Clients with a token do without a limit: they are no browsers.
 func (w *windows) enter(r *http.Request) (leave func(), ok bool) {
 	cookie, err := r.Cookie(cookieName)
 	if err != nil {
@@ -33,7 +33,7 @@ func (w *windows) enter(r *http.Request) (leave func(), ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.open[signIn] >= maxStreams {
-		return nil, false
+		return func() {}, false
 	}
 	if w.open == nil {
 		w.open = map[string]int{}

@@ -23,7 +23,7 @@ type frontProxy struct {
 	waiting int           // requests that wait
 	conns   map[net.Conn]bool
 	streams map[net.Conn]bool
-	story   []string // what happened to streams, and requests that were answered late, for messages
+	story   []string // what happened to streams
 }
 
 // newFrontProxy serves what listens at target ("127.0.0.1:8080") until the test ends.
@@ -39,10 +39,14 @@ func newFrontProxy(t *testing.T, target string) *frontProxy {
 			r.SetURL(&url.URL{Scheme: "http", Host: target})
 			r.Out.Host = r.In.Host
 		},
-		// So that each page asks for its scripts again.
-		ModifyResponse: func(r *http.Response) error { r.Header.Set("Cache-Control", "no-store"); return nil },
-		Transport:      &http.Transport{DisableKeepAlives: true}, // the server behind comes and goes
-		ErrorHandler:   func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+		ModifyResponse: func(r *http.Response) error {
+			if strings.HasPrefix(r.Request.URL.Path, "/static/") { // so that each page asks for its scripts again
+				r.Header.Set("Cache-Control", "no-store")
+			}
+			return nil
+		},
+		Transport:    &http.Transport{DisableKeepAlives: true}, // the server behind comes and goes
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	}
 	hs := &http.Server{
 		ReadHeaderTimeout: 10 * time.Second,
@@ -60,26 +64,12 @@ func newFrontProxy(t *testing.T, target string) *frontProxy {
 			}
 		},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			began := time.Now()
-			f.mu.Lock()
-			if f.hold != "" && strings.HasSuffix(r.URL.Path, f.hold) {
-				held := f.held
-				f.waiting++
-				f.mu.Unlock()
-				select {
-				case <-held:
-				case <-r.Context().Done():
-				}
-				f.mu.Lock()
-				f.waiting--
-			}
-			f.mu.Unlock()
-			if r.Context().Err() != nil {
+			if f.wait(r); r.Context().Err() != nil {
 				return
 			}
 			if strings.HasSuffix(r.URL.Path, "/live") {
-				f.tell(r, "begins")
-				defer f.tell(r, "ends")
+				f.tell("%s for %s on %s begins", r.URL, r.Referer(), r.RemoteAddr)
+				defer f.tell("%s for %s on %s ends", r.URL, r.Referer(), r.RemoteAddr)
 				f.mu.Lock()
 				refuse := f.refuse
 				if !refuse {
@@ -95,13 +85,7 @@ func newFrontProxy(t *testing.T, target string) *frontProxy {
 					return
 				}
 			}
-			forward.ServeHTTP(&firstByte{w, func() {
-				if took := time.Since(began); took > 2*time.Second {
-					f.mu.Lock()
-					defer f.mu.Unlock()
-					f.story = append(f.story, fmt.Sprintf("%s %s %s: answered after %v", began.Format(storyTime), r.Method, r.URL.Path, took))
-				}
-			}}, r)
+			forward.ServeHTTP(w, r)
 		}),
 	}
 	go func() { _ = hs.Serve(l) }()
@@ -116,26 +100,30 @@ func newFrontProxy(t *testing.T, target string) *frontProxy {
 	return f
 }
 
-const storyTime = "15:04:05.000"
-
-func (f *frontProxy) tell(r *http.Request, what string) {
+// wait returns once the answer to a request is no longer held, or nobody waits for it any more.
+func (f *frontProxy) wait(r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.story = append(f.story, fmt.Sprintf("%s %s from %s on %s %s", time.Now().Format(storyTime), r.URL, r.Referer(), r.RemoteAddr, what))
+	if f.hold == "" || !strings.HasSuffix(r.URL.Path, f.hold) {
+		return
+	}
+	held := f.held
+	f.waiting++
+	f.mu.Unlock()
+	select {
+	case <-held:
+	case <-r.Context().Done():
+	}
+	f.mu.Lock()
+	f.waiting--
 }
 
-// firstByte tells when an answer begins.
-type firstByte struct {
-	http.ResponseWriter
-	begun func()
+// tell adds a line to what a failed test shows.
+func (f *frontProxy) tell(format string, a ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.story = append(f.story, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, a...))
 }
-
-func (w *firstByte) WriteHeader(status int) {
-	w.begun()
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *firstByte) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // open is the number of streams that run through the proxy.
 func (f *frontProxy) open() int {
