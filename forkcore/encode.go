@@ -198,12 +198,20 @@ func requestClose(p Params) []byte {
 
 // markJSON is the snippet that a mark splices in before the closing brace of
 // its block.
-func markJSON(ttl string) string {
-	if ttl == "" || ttl == "5m" {
-		return `,"cache_control":{"type":"ephemeral"}`
+func markJSON(ttl string) []byte {
+	switch ttl {
+	case "", "5m":
+		return mark5m
+	case "1h":
+		return mark1h
 	}
-	return `,"cache_control":{"type":"ephemeral","ttl":"` + ttl + `"}`
+	return []byte(`,"cache_control":{"type":"ephemeral","ttl":"` + ttl + `"}`)
 }
+
+var (
+	mark5m = []byte(`,"cache_control":{"type":"ephemeral"}`)
+	mark1h = []byte(`,"cache_control":{"type":"ephemeral","ttl":"1h"}`)
+)
 
 // ValidInput reports whether a tool input as streamed can be kept and sent
 // back: a valid JSON object without lone surrogate escapes (the Messages API

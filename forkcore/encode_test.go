@@ -177,7 +177,7 @@ func TestMarkJSON(t *testing.T) {
 		"": `,"cache_control":{"type":"ephemeral"}`, "5m": `,"cache_control":{"type":"ephemeral"}`,
 		"1h": `,"cache_control":{"type":"ephemeral","ttl":"1h"}`,
 	} {
-		if got := markJSON(ttl); got != want {
+		if got := string(markJSON(ttl)); got != want {
 			t.Errorf("markJSON(%q) = %s, want %s", ttl, got, want)
 		}
 	}

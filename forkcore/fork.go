@@ -73,71 +73,50 @@ func DirectiveBlock(prompt string) []byte {
 // by a user message of a fork: a tool_use of an earlier message has no result.
 var ErrUnanswered = errors.New("the history ends in tool calls without results")
 
-// NewSnapshot takes the shared prefix of a fan-out. History is the main log's
-// messages; when its last one is an assistant message with tool calls (a
-// model's dispatch) every call gets the placeholder; otherwise (a dispatch by a
-// person or the API) nothing is put into the model's mouth. It returns the manifest and
-// the bytes of the open last segment, which the caller stores as a blob beside those of the head
-// and the messages.
-func NewSnapshot(sessionID string, head []byte, p Params, tools []string, history []Message, upToSeq int64, entries []CacheEntry, now time.Time) (Snapshot, []byte, error) {
+// NewSnapshot takes the shared prefix of a fan-out over a history; root alone
+// is a history without a message. When the last message is an assistant message
+// with tool calls (a model's dispatch) every call gets the placeholder;
+// otherwise (a dispatch by a person or the API) nothing is put into the model's
+// mouth. Besides the manifest it returns the bytes of the segments that exist since now:
+// the caller stores them as blobs beside those of the head and the messages.
+func NewSnapshot(sessionID string, history *Prefix, p Params, tools []string, upToSeq int64, entries []CacheEntry, now time.Time) (Snapshot, [][]byte, error) {
 	s := Snapshot{SessionID: sessionID, Params: p, Tools: tools, UpToSeq: upToSeq, CreatedAt: now}
-	raws := make([][]byte, 0, len(history)+1)
-	s.Segments = append(s.Segments, Segment{SHA256: DigestOf(head), Bytes: int64(len(head))})
+	if i := history.unanswered(); i >= 0 {
+		return Snapshot{}, nil, fmt.Errorf("%w (message %d)", ErrUnanswered, i)
+	}
 	var blocks [][]byte
-	for i, m := range history {
-		raws = append(raws, m.Raw)
-		s.Segments = append(s.Segments, Segment{SHA256: DigestOf(m.Raw), Bytes: int64(len(m.Raw))})
-		if m.Role != RoleAssistant {
-			continue
-		}
-		calls := m.ToolCalls()
-		if i == len(history)-1 {
-			for _, call := range calls {
-				blocks = append(blocks, AppendToolResult(nil, call.ID, Placeholder, false))
-			}
-		} else if len(calls) > 0 && !answers(history[i+1], calls) {
-			return Snapshot{}, nil, fmt.Errorf("%w (message %d)", ErrUnanswered, i)
-		}
+	for _, id := range history.calls {
+		blocks = append(blocks, AppendToolResult(nil, id, Placeholder, false))
 	}
 	s.Placeholders = len(blocks)
-	before := NewCanonical(head, raws, p).Len()
-	if len(raws) > 0 {
-		before++ // the comma before the open message
+	m, err := ParseMessage(EncodeMessage(RoleUser, append(blocks, AppendTextBlock(nil, Boilerplate()))...))
+	if err != nil {
+		return Snapshot{}, nil, err
 	}
+	open := history.appendOpen(m)
 	if s.Placeholders > 0 {
-		s.PlaceholderEnd = before + int64(len(AppendOpenMessage(nil, RoleUser, blocks...)))
+		s.PlaceholderEnd = open.ends[s.Placeholders-1].offset
 	}
-	open := AppendOpenMessage(nil, RoleUser, append(blocks, AppendTextBlock(nil, Boilerplate()))...)
-	s.Segments = append(s.Segments, Segment{SHA256: DigestOf(open), Bytes: int64(len(open)), Open: true})
-	s.Bytes = before + int64(len(open))
-	c := NewCanonical(head, append(raws, open), p)
-	offsets := []int64{s.Bytes}
+	s.Bytes, s.ID = open.Tail()
 	for _, e := range entries {
-		offsets = append(offsets, e.Bytes)
-	}
-	digests := c.DigestsAt(offsets...)
-	s.ID = digests[s.Bytes]
-	for _, e := range entries {
-		if d, ok := digests[e.Bytes]; ok && d == e.Prefix {
+		if d, ok := open.At(e.Bytes); ok && d == e.Prefix {
 			s.Entries = append(s.Entries, e)
 		}
 	}
-	return s, open, nil
-}
-
-func answers(m Message, calls []ToolCall) bool {
-	have := map[string]bool{}
-	for _, b := range m.Blocks {
-		if b.Type == "tool_result" {
-			have[b.ToolUseID] = true
+	var fresh [][]byte
+	var raws [][]byte
+	s.Segments, raws = open.Segments()
+	at := len(raws)
+	for l := open; l != nil && l.shared == nil; l = l.parent {
+		if l.opens != nil {
+			l = l.parent // one message with its open part
+			fresh = append(fresh, raws[at-1])
+		} else if l.open {
+			fresh = append(fresh, raws[at-1])
 		}
+		at--
 	}
-	for _, c := range calls {
-		if !have[c.ID] {
-			return false
-		}
-	}
-	return m.Role == RoleUser
+	return s, fresh, nil
 }
 
 // CloseSegment completes the snapshot's open last segment with a child's own
@@ -146,20 +125,4 @@ func CloseSegment(open []byte, blocks []byte) []byte {
 	m := make([]byte, 0, len(open)+len(blocks)+len(messageClose)+1)
 	m = append(append(append(m, open...), ','), blocks...)
 	return append(m, messageClose...)
-}
-
-// SnapshotBytes gives the canonical bytes of a snapshot from its segments.
-func SnapshotBytes(segments [][]byte) []byte {
-	if len(segments) == 0 {
-		return nil
-	}
-	return joinCanonical(NewCanonical(segments[0], segments[1:], Params{}))
-}
-
-func joinCanonical(c Canonical) []byte {
-	out := make([]byte, 0, c.Len())
-	for _, p := range c.pieces() {
-		out = append(out, p...)
-	}
-	return out
 }

@@ -38,27 +38,44 @@ type fanOut struct {
 	history []Message
 	snap    Snapshot
 	open    []byte
+	base    *Prefix // as all children of a process share it
 }
 
 func newFanOut(t testing.TB, history []Message, entries ...CacheEntry) fanOut {
 	t.Helper()
 	f := fanOut{head: testHead(), history: history}
-	var err error
-	f.snap, f.open, err = NewSnapshot("ses_00aaaaaaaaaaaaaaaa", f.head, testParams, []string{"Agent", "Read"}, history, 7, entries, time.Unix(1, 0).UTC())
+	snap, fresh, err := NewSnapshot("ses_00aaaaaaaaaaaaaaaa", chain(f.head, history), testParams, []string{"Agent", "Read"}, 7, entries, time.Unix(1, 0).UTC())
 	if err != nil {
+		t.Fatal(err)
+	}
+	if len(fresh) != 1 {
+		t.Fatalf("%d fresh segments, want the open one", len(fresh))
+	}
+	f.snap, f.open = snap, fresh[0]
+	if f.base, err = LoadSnapshot(f.snap, f.segments()); err != nil {
 		t.Fatal(err)
 	}
 	return f
 }
 
-// child gives a child's messages before its first request.
-func (f fanOut) child(t testing.TB, directive string) []Message {
+func (f fanOut) segments() [][]byte {
+	return append([][]byte{f.head}, append(raws(f.history), f.open)...)
+}
+
+// request is a child's bytes before its first request.
+func (f fanOut) request(t testing.TB, directive string) *Prefix {
 	t.Helper()
-	v := NewForkView(f.history, f.open)
+	v := NewView(f.base)
 	apply(t, v,
 		Entry{Seq: 1, Kind: EntryMarker, Marker: &Marker{Type: MarkerForkOf, Snapshot: &f.snap.ID}},
 		Entry{Seq: 2, Kind: EntryMessage, Bytes: DirectiveBlock(directive), Fragment: true})
-	return v.Messages
+	return v.Prefix
+}
+
+// child gives a child's messages before its first request.
+func (f fanOut) child(t testing.TB, directive string) []Message {
+	t.Helper()
+	return messagesOf(t, f.request(t, directive))
 }
 
 // prefix is the shared bytes, joined apart from the code under test.
@@ -95,8 +112,8 @@ func TestSiblingsDifferInTheLastBlockAlone(t *testing.T) {
 				t.Fatalf("a child has %d messages, want the history's %d and one", len(a), len(tt.history))
 			}
 			for i := range tt.history {
-				if &a[i].Raw[0] != &tt.history[i].Raw[0] {
-					t.Errorf("message %d is not the parent's own bytes", i)
+				if !bytes.Equal(a[i].Raw, tt.history[i].Raw) {
+					t.Errorf("message %d is not the parent's", i)
 				}
 			}
 			la, lb := a[len(a)-1], b[len(b)-1]
@@ -113,6 +130,10 @@ func TestSiblingsDifferInTheLastBlockAlone(t *testing.T) {
 			}
 			if la.Blocks[tt.results+1].Text != "count .go files" || lb.Blocks[tt.results+1].Text != "list the open questions" {
 				t.Errorf("directives are %q and %q", la.Blocks[tt.results+1].Text, lb.Blocks[tt.results+1].Text)
+			}
+			pa, pb := f.request(t, "a"), f.request(t, "b")
+			if &pa.root.piece[0] != &pb.root.piece[0] || pa.root != f.base {
+				t.Error("siblings do not share their inheritance")
 			}
 			ba, bb := joined(f.head, raws(a)), joined(f.head, raws(b))
 			if !bytes.HasPrefix(ba, f.prefix()) || !bytes.HasPrefix(bb, f.prefix()) {
@@ -164,10 +185,10 @@ func TestSnapshotIdentity(t *testing.T) {
 			history = nil
 		}
 		f := newFanOut(t, history)
-		segments := append([][]byte{f.head}, append(raws(history), f.open)...)
+		segments := f.segments()
 		want := f.prefix()
-		if got := SnapshotBytes(segments); !bytes.Equal(got, want) {
-			t.Errorf("%d calls: SnapshotBytes are not head + messages", n)
+		if got := f.base.Bytes(); !bytes.Equal(got, want) {
+			t.Errorf("%d calls: the inheritance is not head + messages", n)
 		}
 		if f.snap.ID != DigestOf(want) || f.snap.Bytes != int64(len(want)) {
 			t.Errorf("%d calls: id %s over %d bytes, want %s over %d", n, f.snap.ID, f.snap.Bytes, DigestOf(want), len(want))
@@ -184,9 +205,6 @@ func TestSnapshotIdentity(t *testing.T) {
 		if f.snap.UpToSeq != 7 || !cmp.Equal(f.snap.Params, testParams) || !cmp.Equal(f.snap.Tools, []string{"Agent", "Read"}) {
 			t.Errorf("what the snapshot was given is lost: %+v", f.snap)
 		}
-	}
-	if SnapshotBytes(nil) != nil {
-		t.Error("no segments have no bytes")
 	}
 }
 
@@ -226,14 +244,14 @@ func TestSnapshotRefusesAnUnansweredHistory(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, _, err := NewSnapshot("s", testHead(), testParams, nil, []Message{call, tt.next}, 1, nil, time.Time{})
+			_, _, err := NewSnapshot("s", chain(testHead(), []Message{call, tt.next}), testParams, nil, 1, nil, time.Time{})
 			if !errors.Is(err, ErrUnanswered) {
 				t.Errorf("error %v, want ErrUnanswered", err)
 			}
 		})
 	}
 	good := message(t, RoleUser, AppendToolResult(nil, "t2", "x", false), AppendToolResult(nil, "t1", "x", true), text("and"))
-	if _, _, err := NewSnapshot("s", testHead(), testParams, nil, []Message{call, good}, 1, nil, time.Time{}); err != nil {
+	if _, _, err := NewSnapshot("s", chain(testHead(), []Message{call, good}), testParams, nil, 1, nil, time.Time{}); err != nil {
 		t.Errorf("answered in another order: %v", err)
 	}
 }
@@ -242,10 +260,14 @@ func TestSnapshotRefusesAnUnansweredHistory(t *testing.T) {
 // nothing shared. The race detector watches.
 func TestChildrenShareNoBackingArray(t *testing.T) {
 	f := newFanOut(t, dispatching(t, 8))
-	roomy := make([]Message, len(f.history), len(f.history)+8)
-	copy(roomy, f.history)
-	f.history = roomy
-	f.open = append(make([]byte, 0, 2*len(f.open)), f.open...)
+	segments := f.segments()
+	for i, s := range segments {
+		segments[i] = append(make([]byte, 0, 2*len(s)), s...)
+	}
+	var err error
+	if f.base, err = LoadSnapshot(f.snap, segments); err != nil {
+		t.Fatal(err)
+	}
 	before := bytes.Clone(f.prefix())
 	var wg sync.WaitGroup
 	children := make([][]Message, 8)
@@ -259,11 +281,13 @@ func TestChildrenShareNoBackingArray(t *testing.T) {
 			t.Errorf("child %d has directive %q", i, got)
 		}
 	}
-	if !bytes.Equal(before, f.prefix()) {
+	if !bytes.Equal(before, f.base.Bytes()) {
 		t.Error("the shared bytes changed")
 	}
-	if extra := roomy[:len(roomy)+1][len(roomy)]; extra.Raw != nil {
-		t.Error("a child was appended into the parent's slice")
+	for i, s := range segments {
+		if rest := s[:cap(s)][len(s):]; !bytes.Equal(rest, make([]byte, len(rest))) {
+			t.Errorf("a child was appended behind segment %d", i)
+		}
 	}
 }
 
@@ -272,12 +296,15 @@ func TestRenderingIsDeterministic(t *testing.T) {
 	history := dispatching(t, 3)
 	ids, bodies := map[Digest]bool{}, map[Digest]bool{}
 	for i := range 200 {
-		snap, open, err := NewSnapshot(fmt.Sprintf("ses_%d", i), testHead(), testParams, nil, history, int64(i), nil, time.Unix(int64(i), 0))
+		snap, fresh, err := NewSnapshot(fmt.Sprintf("ses_%d", i), chain(testHead(), history), testParams, nil, int64(i), nil, time.Unix(int64(i), 0))
 		if err != nil {
 			t.Fatal(err)
 		}
 		ids[snap.ID] = true
-		f := fanOut{head: testHead(), history: history, snap: snap, open: open}
+		f := fanOut{head: testHead(), history: history, snap: snap, open: fresh[0]}
+		if f.base, err = LoadSnapshot(snap, f.segments()); err != nil {
+			t.Fatal(err)
+		}
 		bodies[DigestOf(joined(f.head, raws(f.child(t, "x"))))] = true
 	}
 	if len(ids) != 1 || len(bodies) != 1 {
@@ -369,12 +396,12 @@ func FuzzNeutralizeTags(f *testing.F) {
 func TestForkRequestGolden(t *testing.T) {
 	const golden = "testdata/fork_request.json"
 	f := newFanOut(t, dispatching(t, 2))
-	c := NewCanonical(f.head, raws(f.child(t, "Count <b> & \u2028.")), testParams)
-	plan, err := PlanMarks(Plan{Canonical: c, Messages: f.child(t, "Count <b> & \u2028."), Snapshot: &f.snap, FirstRequest: true})
+	p := f.request(t, "Count <b> & \u2028.")
+	plan, err := PlanMarks(Plan{Prefix: p, Snapshot: &f.snap, FirstRequest: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := c.Splice(plan.Marks)
+	body, err := p.Body(plan.Marks, testParams)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,9 +11,7 @@ const MaxMarks = 4
 
 // Plan says what a request looks like to the mark planner.
 type Plan struct {
-	Canonical Canonical
-	// Views of the same messages, for block paths.
-	Messages []Message
+	Prefix *Prefix // the whole request
 	// Entries are what the provider is believed to hold, dead or alive.
 	Entries []CacheEntry
 	// Live reports whether an entry may still be read now.
@@ -24,7 +22,8 @@ type Plan struct {
 	FirstRequest bool
 	// PreviousTail is the offset of the tail mark of the run's last answered request; 0 = none.
 	PreviousTail int64
-	TTL          string
+	// TTL of every mark: one for a prefix, so that the order of TTLs cannot be wrong. Empty = 5m.
+	TTL string
 }
 
 // Planned is the planner's answer.
@@ -39,8 +38,6 @@ type Planned struct {
 	// Expired is the longest entry that prefixes this request, is longer than
 	// Best and has run out: what could have been read; nil = none.
 	Expired *CacheEntry
-	// Digests holds the identity at every mark, by offset.
-	Digests map[int64]Digest
 	// Tail is the offset after the last block of the request.
 	Tail int64
 }
@@ -49,82 +46,76 @@ type Planned struct {
 // best entry, last placeholder, boilerplate; its tail stays unmarked, so that
 // what is read and written at the boilerplate is known exactly. Its later
 // requests: end of system, boilerplate, previous tail (the best entry, should
-// that one have run out), tail. A main turn: end of system, best entry, tail. Because the best entry is marked itself, no
-// read depends on the provider's look-back of 20 positions.
+// that one have run out), tail. A main turn: end of system, best entry, the
+// place of the previous tail or of a longer entry that should have run out,
+// tail. Because the best entry is marked itself, no read depends on the
+// provider's look-back of 20 positions.
 func PlanMarks(p Plan) (Planned, error) {
-	c := p.Canonical
-	if len(p.Messages) == 0 {
+	r := p.Prefix
+	if r.Count() == 0 {
 		return Planned{}, fmt.Errorf("a request needs at least one message")
 	}
-	out := Planned{Tail: c.BlockEnd(len(p.Messages) - 1)}
-
-	// Hash once, at every offset anybody may ask for.
-	offsets := []int64{c.SystemEnd(), out.Tail}
-	for _, e := range p.Entries {
-		offsets = append(offsets, e.Bytes)
-	}
-	if p.Snapshot != nil {
-		offsets = append(offsets, p.Snapshot.Bytes, p.Snapshot.PlaceholderEnd)
-	}
-	if p.PreviousTail > 0 {
-		offsets = append(offsets, p.PreviousTail)
-	}
-	out.Digests = c.DigestsAt(offsets...)
+	var out Planned
+	var tail Digest
+	out.Tail, tail = r.Tail()
 	for i := range p.Entries {
-		e := p.Entries[i]
-		if d, ok := out.Digests[e.Bytes]; !ok || d != e.Prefix {
+		e := &p.Entries[i]
+		if d, ok := r.At(e.Bytes); !ok || d != e.Prefix {
 			continue
 		}
 		if p.Snapshot != nil && p.FirstRequest && e.Bytes > p.Snapshot.Bytes {
 			continue // behind the last mark, where no read looks
 		}
 		slot := &out.Best
-		if p.Live != nil && !p.Live(e) {
+		if p.Live != nil && !p.Live(*e) {
 			slot = &out.Expired
 		}
 		if *slot == nil || e.Bytes > (*slot).Bytes {
-			*slot = &e
+			*slot = e
 		}
 	}
 	if out.Best != nil && out.Expired != nil && out.Best.Bytes >= out.Expired.Bytes {
 		out.Expired = nil
 	}
 
-	want := []int64{c.SystemEnd()}
+	var places [2 * MaxMarks]int64
+	want := append(places[:0], r.SystemEnd())
 	switch {
 	case p.Snapshot == nil:
+		want = append(want, out.Tail)
 		if out.Best != nil {
 			want = append(want, out.Best.Bytes)
 		}
-		want = append(want, out.Tail)
-		out.Prefix, out.PrefixBytes = out.Digests[out.Tail], out.Tail
-	default:
-		if p.FirstRequest {
-			if out.Best != nil && out.Best.Bytes < p.Snapshot.Bytes {
-				want = append(want, out.Best.Bytes)
-			}
-			want = append(want, p.Snapshot.PlaceholderEnd, p.Snapshot.Bytes)
+		// A lifetime is a minimum, and another process may have sent the last
+		// request: a mark more costs nothing and reads what is there after all.
+		if out.Expired != nil {
+			want = append(want, out.Expired.Bytes)
 		} else {
-			middle := p.PreviousTail
-			if b := out.Best; b != nil && b.Bytes != p.Snapshot.Bytes && b.Bytes != out.Tail {
-				middle = b.Bytes // the previous tail itself while that is alive
-			}
-			want = append(want, p.Snapshot.Bytes, middle, out.Tail)
+			want = append(want, r.previousTail())
 		}
+		out.Prefix, out.PrefixBytes = tail, out.Tail
+	case p.FirstRequest:
+		if out.Best != nil {
+			want = append(want, out.Best.Bytes)
+		}
+		want = append(want, p.Snapshot.PlaceholderEnd, p.Snapshot.Bytes)
+		out.Prefix, out.PrefixBytes = p.Snapshot.ID, p.Snapshot.Bytes
+	default:
+		middle := p.PreviousTail
+		if b := out.Best; b != nil && b.Bytes != p.Snapshot.Bytes && b.Bytes != out.Tail {
+			middle = b.Bytes // the previous tail itself while that is alive
+		}
+		want = append(want, p.Snapshot.Bytes, middle, out.Tail)
 		out.Prefix, out.PrefixBytes = p.Snapshot.ID, p.Snapshot.Bytes
 	}
 	slices.Sort(want)
-	seen := map[int64]bool{0: true}
-	for _, off := range want {
-		if seen[off] {
-			continue
+	out.Marks = make([]Mark, 0, MaxMarks)
+	for _, off := range slices.Compact(want) {
+		e, ok := r.blockAt(off)
+		if !ok || !e.markable {
+			continue // nothing to mark, or a place that may carry no mark, such as a thinking block
 		}
-		seen[off] = true
-		path, ok := blockPath(c, p.Messages, off)
-		if !ok {
-			continue // a place that may carry no mark, such as a thinking block
-		}
-		out.Marks = append(out.Marks, Mark{Block: path, TTL: ttlOr5m(p.TTL), Offset: off})
+		out.Marks = append(out.Marks, Mark{Block: r.path(e), TTL: ttlOr5m(p.TTL), Offset: off})
 	}
 	if len(out.Marks) > MaxMarks {
 		return Planned{}, fmt.Errorf("planned %d marks, the API takes %d", len(out.Marks), MaxMarks)
@@ -139,39 +130,25 @@ func ttlOr5m(ttl string) string {
 	return ttl
 }
 
-// blockPath names the block that ends at offset. ok is false when no block
-// ends there or the block may not be marked.
-// Source: Messages API, prompt caching: no cache_control on thinking blocks
-// and empty text blocks.
-func blockPath(c Canonical, msgs []Message, offset int64) (string, bool) {
-	if offset == c.SystemEnd() {
-		return jsonPath(c.head[:offset]), closesBlock(c.head, int(offset)-1)
+// previousTail is where the tail mark of the request before the last answer
+// stood: the end of the last user message that an assistant message follows.
+func (p *Prefix) previousTail() int64 {
+	answered := false
+	for l := p; l != nil; l = l.parent {
+		switch {
+		case l.shared != nil:
+			return 0
+		case l.role == RoleAssistant:
+			answered = true
+		case answered && len(l.ends) > 0:
+			return l.ends[len(l.ends)-1].offset
+		}
 	}
-	at := int64(len(c.head))
-	for i, m := range msgs {
-		if i > 0 {
-			at++
-		}
-		end := at + int64(len(m.Raw))
-		if offset > end {
-			at = end
-			continue
-		}
-		pos := at + int64(len(AppendOpenMessage(nil, m.Role)))
-		for k, b := range m.Blocks {
-			if k > 0 {
-				pos++
-			}
-			pos += int64(len(b.Raw))
-			if pos == offset {
-				return fmt.Sprintf("messages.%d.content.%d", i, k), markable(b)
-			}
-		}
-		return "", false
-	}
-	return "", false
+	return 0
 }
 
+// markable reports whether a block may carry cache_control.
+// Source: Messages API, prompt caching: not on thinking blocks and empty text blocks.
 func markable(b Block) bool {
 	switch b.Type {
 	case "text":

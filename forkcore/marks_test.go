@@ -1,6 +1,7 @@
 package forkcore
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -19,11 +20,17 @@ type provider struct{ entries map[Digest]bool }
 const lookBack = 20
 
 // serve gives the offset up to which a request is read from the cache.
-func (p *provider) serve(t testing.TB, c Canonical, marks []Mark) (read int64) {
+func (p *provider) serve(t testing.TB, request *Prefix, marks []Mark) (read int64) {
 	t.Helper()
-	all := joined(c.head, c.messages)
+	all := request.Bytes()
 	ends := blockEnds(t, all)
-	digests := c.DigestsAt(ends...)
+	digests := map[int64]Digest{}
+	h, at := sha256.New(), int64(0)
+	for _, end := range ends {
+		h.Write(all[at:end])
+		at = end
+		digests[end] = Digest(h.Sum(nil))
+	}
 	for _, m := range marks {
 		i := slices.Index(ends, m.Offset)
 		if i < 0 {
@@ -65,30 +72,30 @@ func (s *sender) expireAllBut(keep ...int64) {
 	}
 }
 
-func (s *sender) send(head []byte, p Plan) (Planned, int64) {
+func (s *sender) send(head []byte, ms []Message, p Plan) (Planned, int64) {
 	s.t.Helper()
-	p.Canonical = NewCanonical(head, raws(p.Messages), testParams)
+	p.Prefix = chain(head, ms)
 	p.Entries = s.known
 	p.Live = func(e CacheEntry) bool { return !s.dead[e.Prefix] }
 	plan, err := PlanMarks(p)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	body, err := p.Canonical.Splice(plan.Marks)
+	body, err := p.Prefix.Body(plan.Marks, testParams)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	if n := countMarks(s.t, body.Bytes()); n != len(plan.Marks) || n > 4 || n < 1 || strings.Count(string(body.Bytes()), `"cache_control"`) != n {
 		s.t.Fatalf("%d marks in the body, %d planned", n, len(plan.Marks))
 	}
-	read := s.provider.serve(s.t, p.Canonical, plan.Marks)
+	read := s.provider.serve(s.t, p.Prefix, plan.Marks)
 	if best := plan.Best; (best == nil) != (read == 0) || best != nil && best.Bytes != read {
 		s.t.Fatalf("expected to read %+v, the provider reads %d bytes", best, read)
 	}
 	for _, m := range plan.Marks {
-		d := p.Canonical.DigestAt(m.Offset)
-		if plan.Digests[m.Offset] != d {
-			s.t.Fatalf("Digests has no identity for the mark at %d", m.Offset)
+		d, ok := p.Prefix.At(m.Offset)
+		if !ok {
+			s.t.Fatalf("the mark at %d has no identity", m.Offset)
 		}
 		delete(s.dead, d)
 		s.known = append(s.known, CacheEntry{Prefix: d, Bytes: m.Offset})
@@ -119,7 +126,7 @@ func TestFanOutReads(t *testing.T) {
 				history := dispatching(t, n)
 				asking := history[:len(history)-1]
 				head := testHead()
-				parent, read := s.send(head, Plan{Messages: asking})
+				parent, read := s.send(head, asking, Plan{})
 				if read != 0 {
 					t.Fatalf("the very first request read %d", read)
 				}
@@ -129,7 +136,7 @@ func TestFanOutReads(t *testing.T) {
 				f := newFanOut(t, history, s.known...)
 				first := func(i int) []Message { return f.child(t, fmt.Sprintf("task %d", i)) }
 
-				leader, read := s.send(head, Plan{Messages: first(0), Snapshot: &f.snap, FirstRequest: true})
+				leader, read := s.send(head, first(0), Plan{Snapshot: &f.snap, FirstRequest: true})
 				if want := map[bool]int64{true: parent.Tail}[warm]; read != want {
 					t.Errorf("the leader read %d bytes, want %d", read, want)
 				}
@@ -137,7 +144,7 @@ func TestFanOutReads(t *testing.T) {
 					if i < 1 {
 						continue
 					}
-					if _, read := s.send(head, Plan{Messages: first(i), Snapshot: &f.snap, FirstRequest: true}); read != f.snap.Bytes {
+					if _, read := s.send(head, first(i), Plan{Snapshot: &f.snap, FirstRequest: true}); read != f.snap.Bytes {
 						t.Fatalf("follower %d read %d bytes, want the boilerplate entry at %d", i, read, f.snap.Bytes)
 					}
 				}
@@ -149,7 +156,7 @@ func TestFanOutReads(t *testing.T) {
 				ms, previous, want := first(0), int64(0), f.snap.Bytes
 				for round := range 3 {
 					ms = append(ms, toolRound(t, fmt.Sprintf("r%d", round), 1+(n*7+round*25)%40)...)
-					plan, read := s.send(head, Plan{Messages: ms, Snapshot: &f.snap, PreviousTail: previous})
+					plan, read := s.send(head, ms, Plan{Snapshot: &f.snap, PreviousTail: previous})
 					if read != want {
 						t.Errorf("later request %d read %d bytes, want %d", round, read, want)
 					}
@@ -157,19 +164,17 @@ func TestFanOutReads(t *testing.T) {
 				}
 
 				// The parent's own next request starts with the same placeholders.
-				v := NewView()
-				v.Messages = append(v.Messages, history...)
 				next := message(t, RoleUser, launchedAnswers(t, history, n)...)
-				plan, read := s.send(head, Plan{Messages: append(v.Messages, next)})
+				plan, read := s.send(head, append(history[:len(history):len(history)], next), Plan{})
 				if read != f.snap.PlaceholderEnd {
 					t.Errorf("the parent read %d bytes, want the placeholder entry at %d", read, f.snap.PlaceholderEnd)
 				}
-				if plan.Prefix != DigestOf(joined(head, raws(append(v.Messages, next)))[:plan.Tail]) || plan.PrefixBytes != plan.Tail {
+				if plan.Prefix != DigestOf(joined(head, raws(append(history[:len(history):len(history)], next)))[:plan.Tail]) || plan.PrefixBytes != plan.Tail {
 					t.Error("a main turn's prefix does not end with its last block")
 				}
 				// And the one after reads its tail.
-				more := append(append(v.Messages, next), message(t, RoleAssistant, text("they run")), message(t, RoleUser, text("thanks")))
-				if _, read := s.send(head, Plan{Messages: more}); read != plan.Tail {
+				more := append(append(history[:len(history):len(history)], next), message(t, RoleAssistant, text("they run")), message(t, RoleUser, text("thanks")))
+				if _, read := s.send(head, more, Plan{}); read != plan.Tail {
 					t.Errorf("the parent's request after that read %d bytes, want %d", read, plan.Tail)
 				}
 			})
@@ -179,7 +184,7 @@ func TestFanOutReads(t *testing.T) {
 
 func launchedAnswers(t testing.TB, history []Message, n int) [][]byte {
 	t.Helper()
-	v := NewView()
+	v := NewView(NewPrefix(testHead()))
 	for i, m := range history {
 		apply(t, v, Entry{Seq: int64(i + 1), Kind: EntryMessage, Bytes: m.Raw})
 	}
@@ -199,12 +204,12 @@ func TestLaterRequestReadsWhatIsAlive(t *testing.T) {
 		s := newSender(t)
 		history := dispatching(t, n)
 		head := testHead()
-		parent, _ := s.send(head, Plan{Messages: history[:len(history)-1]})
+		parent, _ := s.send(head, history[:len(history)-1], Plan{})
 		f := newFanOut(t, history, s.known...)
 		ms := f.child(t, "x")
-		s.send(head, Plan{Messages: ms, Snapshot: &f.snap, FirstRequest: true})
+		s.send(head, ms, Plan{Snapshot: &f.snap, FirstRequest: true})
 		ms = append(ms, toolRound(t, "a", 30)...)
-		second, _ := s.send(head, Plan{Messages: ms, Snapshot: &f.snap})
+		second, _ := s.send(head, ms, Plan{Snapshot: &f.snap})
 		ms = append(ms, toolRound(t, "b", 30)...)
 
 		for _, alive := range []int64{parent.Tail, f.snap.PlaceholderEnd, f.snap.Bytes, second.Tail} {
@@ -214,7 +219,7 @@ func TestLaterRequestReadsWhatIsAlive(t *testing.T) {
 				again.provider.entries[e.Prefix] = true
 			}
 			again.expireAllBut(alive)
-			_, read := again.send(head, Plan{Messages: ms, Snapshot: &f.snap, PreviousTail: second.Tail})
+			_, read := again.send(head, ms, Plan{Snapshot: &f.snap, PreviousTail: second.Tail})
 			if read != alive {
 				t.Errorf("%d forks: read %d bytes, want %d, the one entry alive", n, read, alive)
 			}
@@ -228,7 +233,7 @@ func TestMarkPlaces(t *testing.T) {
 	first := f.child(t, "x")
 	later := append(f.child(t, "x"), toolRound(t, "r", 2)...)
 	all := joined(f.head, raws(later))
-	tail := func(ms []Message) int64 { return NewCanonical(f.head, raws(ms), testParams).BlockEnd(len(ms) - 1) }
+	tail := func(ms []Message) int64 { n, _ := chain(f.head, ms).Tail(); return n }
 	entry := func(n int64) CacheEntry { return CacheEntry{Prefix: DigestOf(all[:n]), Bytes: n, TTL: "5m"} }
 	parentTail := tail(history[:3])
 	person := newFanOut(t, history[:3])
@@ -237,21 +242,23 @@ func TestMarkPlaces(t *testing.T) {
 		plan Plan
 		want []string
 	}{
-		{"main, cold", Plan{Messages: history[:3]}, []string{"system.1", "messages.2.content.0"}},
-		{"main, warm", Plan{Messages: append(history[:3:3], toolRound(t, "m", 1)...), Entries: []CacheEntry{entry(parentTail)}}, []string{"system.1", "messages.2.content.0", "messages.4.content.0"}},
-		{"main, retried: the best entry is the tail", Plan{Messages: history[:3], Entries: []CacheEntry{entry(parentTail)}}, []string{"system.1", "messages.2.content.0"}},
-		{"fork, first, cold", Plan{Messages: first, Snapshot: &f.snap, FirstRequest: true}, []string{"system.1", "messages.4.content.1", "messages.4.content.2"}},
-		{"fork, first, warm", Plan{Messages: first, Snapshot: &f.snap, FirstRequest: true, Entries: []CacheEntry{entry(parentTail)}}, []string{"system.1", "messages.2.content.0", "messages.4.content.1", "messages.4.content.2"}},
-		{"fork, first, after its leader", Plan{Messages: first, Snapshot: &f.snap, FirstRequest: true, Entries: []CacheEntry{entry(parentTail), entry(f.snap.Bytes)}}, []string{"system.1", "messages.4.content.1", "messages.4.content.2"}},
-		{"fork, second", Plan{Messages: later, Snapshot: &f.snap}, []string{"system.1", "messages.4.content.2", "messages.6.content.1"}},
-		{"fork, third", Plan{Messages: later, Snapshot: &f.snap, PreviousTail: tail(first)}, []string{"system.1", "messages.4.content.2", "messages.4.content.3", "messages.6.content.1"}},
-		{"fork of a person, first", Plan{Messages: person.child(t, "x"), Snapshot: &person.snap, FirstRequest: true}, []string{"system.1", "messages.3.content.0"}},
+		{"main, first request", Plan{Prefix: chain(f.head, history[:1])}, []string{"system.1", "messages.0.content.0"}},
+		{"main, cold", Plan{Prefix: chain(f.head, history[:3])}, []string{"system.1", "messages.0.content.0", "messages.2.content.0"}},
+		{"main, nothing alive", Plan{Prefix: chain(f.head, append(history[:3:3], toolRound(t, "m", 1)...)), Entries: []CacheEntry{entry(f.base.SystemEnd()), entry(parentTail)}, Live: func(e CacheEntry) bool { return e.Bytes != parentTail }}, []string{"system.1", "messages.2.content.0", "messages.4.content.0"}},
+		{"main, warm", Plan{Prefix: chain(f.head, append(history[:3:3], toolRound(t, "m", 1)...)), Entries: []CacheEntry{entry(parentTail)}}, []string{"system.1", "messages.2.content.0", "messages.4.content.0"}},
+		{"main, retried: the best entry is the tail", Plan{Prefix: chain(f.head, history[:3]), Entries: []CacheEntry{entry(parentTail)}}, []string{"system.1", "messages.0.content.0", "messages.2.content.0"}},
+		{"fork, first, cold", Plan{Prefix: chain(f.head, first), Snapshot: &f.snap, FirstRequest: true}, []string{"system.1", "messages.4.content.1", "messages.4.content.2"}},
+		{"fork, first, warm", Plan{Prefix: chain(f.head, first), Snapshot: &f.snap, FirstRequest: true, Entries: []CacheEntry{entry(parentTail)}}, []string{"system.1", "messages.2.content.0", "messages.4.content.1", "messages.4.content.2"}},
+		{"fork, first, after its leader", Plan{Prefix: chain(f.head, first), Snapshot: &f.snap, FirstRequest: true, Entries: []CacheEntry{entry(parentTail), entry(f.snap.Bytes)}}, []string{"system.1", "messages.4.content.1", "messages.4.content.2"}},
+		{"fork, second", Plan{Prefix: chain(f.head, later), Snapshot: &f.snap}, []string{"system.1", "messages.4.content.2", "messages.6.content.1"}},
+		{"fork, third", Plan{Prefix: chain(f.head, later), Snapshot: &f.snap, PreviousTail: tail(first)}, []string{"system.1", "messages.4.content.2", "messages.4.content.3", "messages.6.content.1"}},
+		{"fork of a person, first", Plan{Prefix: chain(f.head, person.child(t, "x")), Snapshot: &person.snap, FirstRequest: true}, []string{"system.1", "messages.3.content.0"}},
 	}
 	for _, tt := range tests {
 		for _, ttl := range []string{"", "5m", "1h"} {
 			t.Run(tt.name+" "+ttl, func(t *testing.T) {
 				p := tt.plan
-				p.Canonical, p.TTL = NewCanonical(f.head, raws(p.Messages), testParams), ttl
+				p.TTL = ttl
 				got, err := PlanMarks(p)
 				if err != nil {
 					t.Fatal(err)
@@ -297,7 +304,7 @@ func TestMarksAvoidBlocksThatTakeNone(t *testing.T) {
 			head := testHead()
 			all := joined(head, raws(ms))
 			got, err := PlanMarks(Plan{
-				Canonical: NewCanonical(head, raws(ms), testParams), Messages: ms,
+				Prefix:  chain(head, ms),
 				Entries: []CacheEntry{{Bytes: int64(len(all) - 2), Prefix: DigestOf(all[:len(all)-2])}},
 			})
 			if err != nil {
@@ -315,10 +322,13 @@ func TestBestEntry(t *testing.T) {
 	history := dispatching(t, 1)
 	head := testHead()
 	all := joined(head, raws(history[:3]))
-	c := NewCanonical(head, raws(history[:3]), testParams)
-	entry := func(n int64) CacheEntry { return CacheEntry{Prefix: DigestOf(all[:n]), Bytes: n} }
-	short, long := entry(c.BlockEnd(0)), entry(c.BlockEnd(1))
-	foreign := CacheEntry{Prefix: DigestOf([]byte("x")), Bytes: c.BlockEnd(2)}
+	p := chain(head, history[:3])
+	entry := func(messages int) CacheEntry {
+		n, _ := chain(head, history[:messages]).Tail()
+		return CacheEntry{Prefix: DigestOf(all[:n]), Bytes: n}
+	}
+	short, long := entry(1), entry(2)
+	foreign := CacheEntry{Prefix: DigestOf([]byte("x")), Bytes: entry(3).Bytes}
 	tests := []struct {
 		name    string
 		entries []CacheEntry
@@ -328,13 +338,13 @@ func TestBestEntry(t *testing.T) {
 		{"none", nil, nil, 0},
 		{"the longest", []CacheEntry{short, long, short}, nil, long.Bytes},
 		{"another prefix of that length", []CacheEntry{foreign, short}, nil, short.Bytes},
-		{"longer than the request", []CacheEntry{{Bytes: c.Len() + 1}, short}, nil, short.Bytes},
+		{"longer than the request", []CacheEntry{{Bytes: p.Len() + 1}, short}, nil, short.Bytes},
 		{"an empty row", []CacheEntry{{}}, nil, 0},
 		{"a dead one", []CacheEntry{short, long}, func(e CacheEntry) bool { return e.Bytes != long.Bytes }, short.Bytes},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := PlanMarks(Plan{Canonical: c, Messages: history[:3], Entries: tt.entries, Live: tt.live})
+			got, err := PlanMarks(Plan{Prefix: p, Entries: tt.entries, Live: tt.live})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -356,7 +366,7 @@ func TestFirstRequestExpectsNothingBehindItsLastMark(t *testing.T) {
 	all := joined(f.head, raws(ms))
 	own := int64(len(all) - 2)
 	got, err := PlanMarks(Plan{
-		Canonical: NewCanonical(f.head, raws(ms), testParams), Messages: ms, Snapshot: &f.snap, FirstRequest: true,
+		Prefix: chain(f.head, ms), Snapshot: &f.snap, FirstRequest: true,
 		Entries: []CacheEntry{{Bytes: own, Prefix: DigestOf(all[:own])}},
 	})
 	if err != nil {
@@ -368,7 +378,7 @@ func TestFirstRequestExpectsNothingBehindItsLastMark(t *testing.T) {
 }
 
 func TestPlanMarksNeedsMessages(t *testing.T) {
-	if _, err := PlanMarks(Plan{Canonical: NewCanonical(testHead(), nil, testParams)}); err == nil {
+	if _, err := PlanMarks(Plan{Prefix: NewPrefix(testHead())}); err == nil {
 		t.Error("a request without messages was planned")
 	}
 }
@@ -376,15 +386,15 @@ func TestPlanMarksNeedsMessages(t *testing.T) {
 func TestHeadWithoutSystemGetsNoMarkThere(t *testing.T) {
 	head := EncodeHead(testParams, []ToolSpec{{Name: "A", InputSchema: json.RawMessage(`{}`)}})
 	ms := []Message{message(t, RoleUser, text("q"))}
-	c := NewCanonical(head, raws(ms), testParams)
-	got, err := PlanMarks(Plan{Canonical: c, Messages: ms})
+	p := chain(head, ms)
+	got, err := PlanMarks(Plan{Prefix: p})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(got.Marks) != 1 || got.Marks[0].Block != "messages.0.content.0" {
 		t.Errorf("marks %+v", got.Marks)
 	}
-	if _, err := c.Splice(got.Marks); err != nil {
+	if _, err := p.Body(got.Marks, testParams); err != nil {
 		t.Error(err)
 	}
 }
@@ -396,10 +406,12 @@ func TestPlanMarksNamesTheExpiredEntry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := NewCanonical(EncodeHead(Params{Model: "m"}, nil, "system"), [][]byte{m.Raw}, Params{Model: "m"})
-	tail, system := c.BlockEnd(0), c.SystemEnd()
-	long := CacheEntry{Prefix: c.DigestAt(tail), Bytes: tail, Tokens: 20}
-	short := CacheEntry{Prefix: c.DigestAt(system), Bytes: system, Tokens: 10}
+	p := chain(EncodeHead(Params{Model: "m"}, nil, "system"), []Message{m})
+	tail, atTail := p.Tail()
+	system := p.SystemEnd()
+	atSystem, _ := p.At(system)
+	long := CacheEntry{Prefix: atTail, Bytes: tail, Tokens: 20}
+	short := CacheEntry{Prefix: atSystem, Bytes: system, Tokens: 10}
 	for _, tt := range []struct {
 		name          string
 		live          func(CacheEntry) bool
@@ -411,7 +423,7 @@ func TestPlanMarksNamesTheExpiredEntry(t *testing.T) {
 		{"both ran out", func(CacheEntry) bool { return false }, 0, tail},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := PlanMarks(Plan{Canonical: c, Messages: []Message{m}, Entries: []CacheEntry{short, long}, Live: tt.live})
+			got, err := PlanMarks(Plan{Prefix: p, Entries: []CacheEntry{short, long}, Live: tt.live})
 			if err != nil {
 				t.Fatal(err)
 			}

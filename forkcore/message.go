@@ -10,7 +10,9 @@ import (
 // Message is a view beside the bytes of one message. Raw is what is stored,
 // hashed and sent; the rest is for reading only.
 type Message struct {
-	Raw    []byte
+	Raw []byte
+	// Sum is the digest of Raw where the reader knows it; zero = not known.
+	Sum    Digest
 	Role   Role
 	Blocks []Block
 }
@@ -73,6 +75,20 @@ func ParseMessage(raw []byte) (Message, error) {
 		return Message{}, ErrNotCanonical
 	}
 	return out, nil
+}
+
+// parseBlocks views the blocks of a fragment: their bytes joined with ",".
+func parseBlocks(fragment []byte) ([]Block, error) {
+	const start, end = `{"type":"text","text":`, `}`
+	// Nearly every fragment is one text block: see that without copying it.
+	if raw, ok := bytes.CutPrefix(fragment, []byte(start)); ok && bytes.HasSuffix(raw, []byte(end)) {
+		var text string
+		if json.Unmarshal(raw[:len(raw)-len(end)], &text) == nil {
+			return []Block{{Raw: fragment, Type: "text", Text: text}}, nil
+		}
+	}
+	m, err := ParseMessage(EncodeMessage(RoleUser, fragment))
+	return m.Blocks, err
 }
 
 func parseBlock(raw []byte) (Block, error) {

@@ -9,8 +9,8 @@ import (
 type View struct {
 	// Len is the seq of the last entry applied.
 	Len int64
-	// Messages is the whole history to send, a fork's inherited part included.
-	Messages []Message
+	// Prefix is the whole history to send, a fork's inherited part included.
+	Prefix *Prefix
 	// Pending are the tool calls of the last assistant message that no user message answers yet.
 	Pending []PendingCall
 	// AssistantSeq is the seq of the last assistant message.
@@ -25,11 +25,11 @@ type View struct {
 	TurnRunID string
 	// Launch is the dispatch that the last assistant message started, nil without one.
 	Launch *Launch
-	// Completed is how many messages the history had, and CompletedSeq the seq, when the last main turn was done.
-	Completed    int
+	// Completed is the history, and CompletedSeq the seq, when the last main turn was done; before, the head alone and 0.
+	Completed    *Prefix
 	CompletedSeq int64
 
-	open     []byte // a fork's open segment, until its fragment arrives
+	last     *Message
 	lastCall string
 }
 
@@ -53,14 +53,9 @@ type Launch struct {
 	All bool
 }
 
-// NewView starts the replay of a main log.
-func NewView() *View { return &View{} }
-
-// NewForkView starts the replay of a fork's log over its snapshot: the
-// inherited messages and the open last segment.
-func NewForkView(inherited []Message, open []byte) *View {
-	return &View{Messages: append([]Message(nil), inherited...), open: open}
-}
+// NewView starts the replay of a log over the bytes that it continues: the
+// request head for a main log (see NewPrefix), the inheritance for a fork's (see LoadSnapshot).
+func NewView(base *Prefix) *View { return &View{Prefix: base, Completed: base} }
 
 // turnEnded answers a call that was still open when its turn ended.
 const turnEnded = "not run: the turn was stopped before this call"
@@ -72,18 +67,9 @@ func (v *View) Apply(e Entry) error {
 	}
 	v.Len = e.Seq
 	if e.Kind == EntryMessage {
-		raw := e.Bytes
-		if e.Fragment {
-			if v.open == nil {
-				return fmt.Errorf("log entry %d is a fragment without an open segment", e.Seq)
-			}
-			raw, v.open = CloseSegment(v.open, e.Bytes), nil
-		}
-		m, err := ParseMessage(raw)
-		if err != nil {
+		if err := v.applyBytes(e); err != nil {
 			return fmt.Errorf("log entry %d: %w", e.Seq, err)
 		}
-		v.applyMessage(m)
 		return nil
 	}
 	if e.Marker == nil {
@@ -93,8 +79,31 @@ func (v *View) Apply(e Entry) error {
 	return nil
 }
 
+func (v *View) applyBytes(e Entry) error {
+	if e.Fragment {
+		p, blocks, err := v.Prefix.Complete(e.Bytes)
+		if err != nil {
+			return err
+		}
+		v.Prefix = p
+		v.applyMessage(Message{Role: RoleUser, Blocks: blocks})
+		return nil
+	}
+	m, err := ParseMessage(e.Bytes)
+	if err != nil {
+		return err
+	}
+	m.Sum = e.Blob
+	if v.Prefix.open {
+		return fmt.Errorf("a message follows an open segment")
+	}
+	v.Prefix = v.Prefix.Append(m)
+	v.applyMessage(m)
+	return nil
+}
+
 func (v *View) applyMessage(m Message) {
-	v.Messages = append(v.Messages, m)
+	v.last = &m
 	if v.Launch != nil && m.Role == RoleUser && len(v.Pending) > 0 {
 		v.Launch.All = v.AllLaunched()
 	}
@@ -132,7 +141,7 @@ func (v *View) applyMarker(e Entry) {
 			}
 		}
 		if m.State == Done {
-			v.Completed, v.CompletedSeq = len(v.Messages), e.Seq
+			v.Completed, v.CompletedSeq = v.Prefix, e.Seq
 		}
 	case MarkerToolStarted:
 		if p := v.pending(m.ToolUseID); p != nil {
@@ -164,21 +173,13 @@ func (v *View) pending(toolUseID string) *PendingCall {
 	return nil
 }
 
-// Last is the last message; ok is false for an empty history.
+// Last is the last message of the log; ok is false before the first. A fork's
+// first message has views of its own blocks alone.
 func (v *View) Last() (Message, bool) {
-	if len(v.Messages) == 0 {
+	if v.last == nil {
 		return Message{}, false
 	}
-	return v.Messages[len(v.Messages)-1], true
-}
-
-// Raws lists the bytes of all messages.
-func (v *View) Raws() [][]byte {
-	out := make([][]byte, len(v.Messages))
-	for i, m := range v.Messages {
-		out[i] = m.Raw
-	}
-	return out
+	return *v.last, true
 }
 
 // AllLaunched reports whether every pending call was an Agent call that

@@ -34,7 +34,7 @@ func (l *logBuilder) result(id, text string) *logBuilder {
 
 func (l *logBuilder) view() *View {
 	l.t.Helper()
-	v := NewView()
+	v := NewView(NewPrefix(testHead()))
 	apply(l.t, v, l.entries...)
 	return v
 }
@@ -96,7 +96,7 @@ func TestAnswersAfterAStoppedTurn(t *testing.T) {
 	}
 	// Delivered with the new text it is a history that a fork can be taken from.
 	v := log.message(RoleUser, append(first, text("go on"))...).view()
-	if _, _, err := NewSnapshot("s", testHead(), testParams, nil, v.Messages, v.Len, nil, testTime); err != nil {
+	if _, _, err := NewSnapshot("s", v.Prefix, testParams, nil, v.Len, nil, testTime); err != nil {
 		t.Error(err)
 	}
 }
@@ -124,8 +124,8 @@ func TestParentSharesThePlaceholdersWithItsForks(t *testing.T) {
 		if !bytes.Equal(request[:end], f.prefix()[:end]) {
 			t.Errorf("%d forks: the parent's request leaves the forks' prefix before the last placeholder ends", n)
 		}
-		if NewCanonical(f.head, append(raws(history), EncodeMessage(RoleUser, blocks...)), testParams).DigestAt(end) !=
-			NewCanonical(f.head, raws(f.child(t, "x")), testParams).DigestAt(end) {
+		parents, _ := chain(f.head, append(history[:len(history):len(history)], message(t, RoleUser, blocks...))).At(end)
+		if childs, ok := f.request(t, "x").At(end); !ok || parents != childs {
 			t.Errorf("%d forks: the identities at the last placeholder differ", n)
 		}
 		last := message(t, RoleUser, blocks...).Blocks[n]
@@ -200,16 +200,16 @@ func TestReplayRefuses(t *testing.T) {
 		entries []Entry
 		message string
 	}{
-		{"a gap", NewView(), []Entry{good, {Seq: 3, Kind: EntryMarker, Marker: &Marker{}}}, "log entry 3 follows entry 1"},
-		{"an entry twice", NewView(), []Entry{good, good}, "log entry 1 follows entry 1"},
-		{"a start behind 1", NewView(), []Entry{{Seq: 2, Kind: EntryMarker, Marker: &Marker{}}}, "log entry 2 follows entry 0"},
-		{"bytes that are not canonical", NewView(), []Entry{{Seq: 1, Kind: EntryMessage, Bytes: []byte(`{"role": "user","content":[]}`)}}, "log entry 1: message bytes are not canonical"},
-		{"a message without bytes", NewView(), []Entry{{Seq: 1, Kind: EntryMessage}}, "not canonical"},
-		{"a marker without content", NewView(), []Entry{{Seq: 1, Kind: EntryMarker}}, "without content"},
-		{"a fragment in a main log", NewView(), []Entry{{Seq: 1, Kind: EntryMessage, Fragment: true, Bytes: text("x")}}, "without an open segment"},
-		{"a second fragment", NewForkView(nil, AppendOpenMessage(nil, RoleUser, text("b"))), []Entry{
+		{"a gap", NewView(NewPrefix(testHead())), []Entry{good, {Seq: 3, Kind: EntryMarker, Marker: &Marker{}}}, "log entry 3 follows entry 1"},
+		{"an entry twice", NewView(NewPrefix(testHead())), []Entry{good, good}, "log entry 1 follows entry 1"},
+		{"a start behind 1", NewView(NewPrefix(testHead())), []Entry{{Seq: 2, Kind: EntryMarker, Marker: &Marker{}}}, "log entry 2 follows entry 0"},
+		{"bytes that are not canonical", NewView(NewPrefix(testHead())), []Entry{{Seq: 1, Kind: EntryMessage, Bytes: []byte(`{"role": "user","content":[]}`)}}, "log entry 1: message bytes are not canonical"},
+		{"a message without bytes", NewView(NewPrefix(testHead())), []Entry{{Seq: 1, Kind: EntryMessage}}, "not canonical"},
+		{"a marker without content", NewView(NewPrefix(testHead())), []Entry{{Seq: 1, Kind: EntryMarker}}, "without content"},
+		{"a fragment in a main log", NewView(NewPrefix(testHead())), []Entry{{Seq: 1, Kind: EntryMessage, Fragment: true, Bytes: text("x")}}, "without an open segment"},
+		{"a second fragment", NewView(newFanOut(t, nil).base), []Entry{
 			{Seq: 1, Kind: EntryMessage, Fragment: true, Bytes: text("x")}, {Seq: 2, Kind: EntryMessage, Fragment: true, Bytes: text("y")},
-		}, "log entry 2 is a fragment"},
+		}, "log entry 2: a fragment without an open segment"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -266,12 +266,12 @@ func TestRepeatsAndRounds(t *testing.T) {
 
 func TestTurnsAndCompletedHistory(t *testing.T) {
 	l := newLog(t).marker(Marker{Type: MarkerTurnStart}).message(RoleUser, text("q")).message(RoleAssistant, text("a"))
-	if v := l.view(); v.TurnRunID != "run" || v.Completed != 0 || v.AssistantSeq != 3 {
+	if v := l.view(); v.TurnRunID != "run" || v.Completed.Count() != 0 || v.AssistantSeq != 3 {
 		t.Errorf("in the first turn: %+v", v)
 	}
 	l.marker(Marker{Type: MarkerTurnEnd, State: Done})
-	if v := l.view(); v.TurnRunID != "" || v.Completed != 2 || v.CompletedSeq != 4 {
-		t.Errorf("after the first turn: turn %q, completed %d at %d", v.TurnRunID, v.Completed, v.CompletedSeq)
+	if v := l.view(); v.TurnRunID != "" || v.Completed.Count() != 2 || v.CompletedSeq != 4 {
+		t.Errorf("after the first turn: turn %q, completed %d at %d", v.TurnRunID, v.Completed.Count(), v.CompletedSeq)
 	}
 	l.marker(Marker{Type: MarkerTurnStart}).message(RoleUser, text("q2")).message(RoleAssistant, text("cut")).
 		marker(Marker{Type: MarkerStop, Name: "max_tokens"})
@@ -279,8 +279,8 @@ func TestTurnsAndCompletedHistory(t *testing.T) {
 		t.Errorf("stop %q", v.Stop)
 	}
 	l.marker(Marker{Type: MarkerTurnEnd, State: Failed})
-	if v := l.view(); v.Completed != 2 || v.CompletedSeq != 4 {
-		t.Errorf("a failed turn counts as completed: %d at %d", v.Completed, v.CompletedSeq)
+	if v := l.view(); v.Completed.Count() != 2 || v.CompletedSeq != 4 {
+		t.Errorf("a failed turn counts as completed: %d at %d", v.Completed.Count(), v.CompletedSeq)
 	}
 	l.marker(Marker{Type: MarkerTurnStart})
 	if v := l.view(); v.Stop != "" {
@@ -289,8 +289,8 @@ func TestTurnsAndCompletedHistory(t *testing.T) {
 	if last, ok := l.view().Last(); !ok || last.Text() != "cut" {
 		t.Errorf("Last() = %q, %v", last.Text(), ok)
 	}
-	if got := l.view().Raws(); len(got) != 4 || !bytes.Equal(got[0], l.entries[1].Bytes) {
-		t.Errorf("Raws() = %q", got)
+	if got := messagesOf(t, l.view().Prefix); len(got) != 4 || !bytes.Equal(got[0].Raw, l.entries[1].Bytes) {
+		t.Errorf("messages %q", raws(got))
 	}
 }
 
@@ -342,13 +342,13 @@ func randomLog(t testing.TB, r *rand.Rand) []Entry {
 func TestReplayInPiecesEqualsReplayAtOnce(t *testing.T) {
 	for seed := range uint64(15) {
 		entries := randomLog(t, rand.New(rand.NewPCG(seed, 9)))
-		whole := NewView()
+		whole := NewView(NewPrefix(testHead()))
 		apply(t, whole, entries...)
 		for cut := range len(entries) + 1 {
-			prefix := NewView()
+			prefix := NewView(NewPrefix(testHead()))
 			apply(t, prefix, entries[:cut]...)
 			before := Step(prefix, KindMain, 0)
-			again := NewView()
+			again := NewView(NewPrefix(testHead()))
 			apply(t, again, entries[:cut]...)
 			if after := Step(again, KindMain, 0); !reflect.DeepEqual(before, after) {
 				t.Fatalf("seed %d: two replays of %d entries decide differently:\n%s", seed, cut, cmp.Diff(before, after))
@@ -365,14 +365,15 @@ func TestReplayInPiecesEqualsReplayAtOnce(t *testing.T) {
 // user message, results first (B05, B19).
 func TestDeliveredHistoriesAreAnswered(t *testing.T) {
 	for seed := range uint64(40) {
-		v := NewView()
+		v := NewView(NewPrefix(testHead()))
 		apply(t, v, randomLog(t, rand.New(rand.NewPCG(seed, 10)))...)
-		for i, m := range v.Messages {
+		messages := messagesOf(t, v.Prefix)
+		for i, m := range messages {
 			calls := m.ToolCalls()
 			if m.Role != RoleAssistant || len(calls) == 0 {
 				continue
 			}
-			next := v.Messages[i+1]
+			next := messages[i+1]
 			for k, c := range calls {
 				if b := next.Blocks[k]; next.Role != RoleUser || b.Type != "tool_result" || b.ToolUseID != c.ID {
 					t.Fatalf("seed %d: message %d block %d is %s %s, want the result of %s", seed, i+1, k, b.Type, b.ToolUseID, c.ID)

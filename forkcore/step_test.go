@@ -101,7 +101,7 @@ func TestInheritedRoundsDoNotCount(t *testing.T) {
 	for range MaxRounds {
 		inherited = append(inherited, message(t, RoleUser, text("q")), message(t, RoleAssistant, text("a")))
 	}
-	v := NewForkView(inherited, AppendOpenMessage(nil, RoleUser, text(Boilerplate())))
+	v := NewView(newFanOut(t, inherited).base)
 	if _, ok := Step(v, KindFork, 0).(Finish); !ok {
 		t.Error("a fork without its directive went on")
 	}
@@ -116,7 +116,7 @@ func TestInheritedRoundsDoNotCount(t *testing.T) {
 func TestModelIsCalledAfterAUserMessageOnly(t *testing.T) {
 	for seed := range uint64(60) {
 		entries := randomLog(t, rand.New(rand.NewPCG(seed, 11)))
-		v := NewView()
+		v := NewView(NewPrefix(testHead()))
 		for i, e := range entries {
 			apply(t, v, e)
 			for _, kind := range []RunKind{KindMain, KindFork} {

@@ -51,3 +51,7 @@ func (c Cost) Known() *int64 {
 func (c Cost) Add(d Cost) Cost {
 	return Cost{NanoUSD: c.NanoUSD + d.NanoUSD, Unpriced: c.Unpriced + d.Unpriced}
 }
+
+// EstimateTokens guesses the tokens of n bytes at 4 bytes a token, for use
+// until a provider's count is seen; callers label it as an estimate.
+func EstimateTokens(n int64) int64 { return (n + 3) / 4 }

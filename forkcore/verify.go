@@ -21,23 +21,35 @@ func (e *MismatchError) Error() string {
 	return fmt.Sprintf("the request leaves the shared prefix at byte %d (%s): want %q, got %q", e.Offset, e.Path, e.Want, e.Got)
 }
 
-// Verify proves that a request starts with the snapshot's canonical bytes: the
-// request's digest at the cut must be the snapshot's id. On a mismatch it
-// returns a *MismatchError found against prefix, the snapshot's canonical
-// bytes, which are asked for only then.
-func Verify(s Snapshot, c Canonical, prefix func() ([]byte, error)) error {
-	if c.Len() >= s.Bytes && c.DigestAt(s.Bytes) == s.ID {
+// Verify proves that a request starts with the snapshot's canonical bytes. A
+// request that continues the inheritance LoadSnapshot hashed is compared byte
+// by byte with the segments as they were read, at the speed of memory and
+// without hashing; another one must have the snapshot's identity at the cut.
+// On a mismatch it returns a *MismatchError, found against stored, the bytes of the snapshot's segments, which are
+// asked for only then.
+func Verify(s Snapshot, request *Prefix, stored func() ([][]byte, error)) error {
+	if l := request.root; l.shared != nil && l.end == s.Bytes && l.ends[len(l.ends)-1].id == s.ID {
+		if l.intact() {
+			return nil
+		}
+		return mismatch(bytes.Join(canonical(l.shared.segments), nil), request.Bytes())
+	}
+	if d, ok := request.At(s.Bytes); ok && d == s.ID && request.rehash(s.Bytes) == s.ID {
 		return nil
 	}
-	want, err := prefix()
+	segments, err := stored()
 	if err != nil {
 		return fmt.Errorf("compare with snapshot %s: %w", s.ID, err)
 	}
-	got := joinCanonical(c)
-	at := commonPrefix(want, got)
-	if at == len(want) {
+	want := bytes.Join(canonical(segments), nil)
+	if DigestOf(want) != s.ID {
 		return fmt.Errorf("snapshot %s: its bytes do not have its digest: %w", s.ID, ErrCorrupt)
 	}
+	return mismatch(want, request.Bytes())
+}
+
+func mismatch(want, got []byte) error {
+	at := commonPrefix(want, got)
 	return &MismatchError{Offset: int64(at), Path: jsonPath(want[:at]), Want: around(want, at), Got: around(got, at)}
 }
 

@@ -4,48 +4,53 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 )
 
 func TestVerifyAcceptsChildren(t *testing.T) {
 	f := newFanOut(t, dispatching(t, 3))
-	never := func() ([]byte, error) { t.Error("the prefix was asked for"); return nil, nil }
+	never := func() ([][]byte, error) { t.Error("the prefix was asked for"); return nil, nil }
 	child := f.child(t, "x")
 	more := append(child, message(t, RoleAssistant, text("ok")), message(t, RoleUser, text("go")))
 	for name, ms := range map[string][]Message{"first request": child, "later request": more} {
-		if err := Verify(f.snap, NewCanonical(f.head, raws(ms), testParams), never); err != nil {
+		if err := Verify(f.snap, chain(f.head, ms), never); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	if err := Verify(f.snap, f.request(t, "x"), never); err != nil {
+		t.Errorf("over the shared inheritance: %v", err)
+	}
 }
 
-// Flip a byte anywhere in the prefix: the error names that very byte.
+// segmentOf finds the segment that holds a canonical offset; ok is false for a comma between messages.
+func segmentOf(segments [][]byte, at int) (i, rest int, ok bool) {
+	for i, s := range segments {
+		if i > 1 {
+			if at == 0 {
+				return 0, 0, false
+			}
+			at--
+		}
+		if at < len(s) {
+			return i, at, true
+		}
+		at -= len(s)
+	}
+	return 0, 0, false
+}
+
+// Flip a byte anywhere in the prefix: the error names that very byte, whether
+// it is another slice or the memory that all children share, although that was
+// hashed before.
 func TestVerifyFindsEveryFlippedByte(t *testing.T) {
 	f := newFanOut(t, dispatching(t, 2))
 	want := f.prefix()
-	child := raws(f.child(t, "x"))
-	prefix := func() ([]byte, error) { return want, nil }
-	r := rand.New(rand.NewPCG(5, 5))
-	for range 400 {
-		at := r.IntN(len(want))
-		// Flip the byte in a copy of the slice that holds it.
-		head, ms := f.head, append([][]byte(nil), child...)
-		rest := at - len(head)
-		if rest < 0 {
-			head = flipped(head, at)
-		} else {
-			k := 0
-			for rest > len(ms[k]) {
-				rest -= len(ms[k]) + 1
-				k++
-			}
-			if rest == len(ms[k]) {
-				continue // the comma between messages is not stored
-			}
-			ms[k] = flipped(ms[k], rest)
-		}
-		err := Verify(f.snap, NewCanonical(head, ms, testParams), prefix)
+	child := f.child(t, "x")
+	stored := func() ([][]byte, error) { return f.segments(), nil }
+	check := func(t *testing.T, at int, err error) {
+		t.Helper()
 		var mismatch *MismatchError
 		if !errors.As(err, &mismatch) {
 			t.Fatalf("byte %d flipped: %v, want a MismatchError", at, err)
@@ -56,6 +61,56 @@ func TestVerifyFindsEveryFlippedByte(t *testing.T) {
 		if len(mismatch.Want) > 40 || len(mismatch.Got) > 40 {
 			t.Fatalf("values of %d and %d bytes", len(mismatch.Want), len(mismatch.Got))
 		}
+	}
+	r := rand.New(rand.NewPCG(5, 5))
+	for range 100 {
+		at := r.IntN(len(want))
+		i, rest, ok := segmentOf(f.segments(), at)
+		if !ok || at == 0 {
+			continue
+		}
+		// In a copy of the segment that holds it.
+		p := NewPrefix(f.head)
+		if i == 0 {
+			p = NewPrefix(flipped(f.head, rest))
+		}
+		for k, m := range child {
+			if k+1 == i {
+				m.Raw = flipped(m.Raw, rest)
+			}
+			p = p.Append(m)
+		}
+		check(t, at, Verify(f.snap, p, stored))
+
+		// In the shared memory itself, after a child passed.
+		request := f.request(t, "x")
+		if err := Verify(f.snap, request, stored); err != nil {
+			t.Fatal(err)
+		}
+		f.base.piece[at] ^= 1
+		err := Verify(f.snap, request, stored)
+		f.base.piece[at] ^= 1
+		check(t, at, err)
+
+		// In the memory of a chain that was not loaded from a snapshot.
+		own := chain(f.head, child)
+		for _, l := range own.chain() {
+			if int64(at) >= l.start && int64(at) < l.end {
+				piece := l.piece
+				l.piece = flipped(piece, at-int(l.start))
+				check(t, at, Verify(f.snap, own, stored))
+				l.piece = piece
+			}
+		}
+	}
+	// A segment as it was read is compared as well.
+	for i := range f.base.shared.segments {
+		kept := f.base.shared.segments[i]
+		f.base.shared.segments[i] = flipped(kept, len(kept)-1)
+		if err := Verify(f.snap, f.request(t, "x"), stored); err == nil {
+			t.Errorf("a byte of segment %d changed in memory and nobody saw it", i)
+		}
+		f.base.shared.segments[i] = kept
 	}
 }
 
@@ -82,13 +137,17 @@ func TestVerifyNamesThePath(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			all := joined(f.head, raws(f.child(t, "x")))
-			changed := bytes.Replace(all, []byte(tt.old), []byte(tt.new), 1)
-			if bytes.Equal(all, changed) {
+			p, changed := NewPrefix(bytes.Replace(f.head, []byte(tt.old), []byte(tt.new), 1)), !bytes.Contains(f.head, []byte(tt.old))
+			for _, m := range f.child(t, "x") {
+				if changed && bytes.Contains(m.Raw, []byte(tt.old)) {
+					m.Raw, changed = bytes.Replace(m.Raw, []byte(tt.old), []byte(tt.new), 1), false
+				}
+				p = p.Append(m)
+			}
+			if changed {
 				t.Fatalf("%q is not in the request", tt.old)
 			}
-			// One piece is enough: Canonical only joins.
-			err := Verify(f.snap, NewCanonical(changed, nil, testParams), func() ([]byte, error) { return f.prefix(), nil })
+			err := Verify(f.snap, p, func() ([][]byte, error) { return f.segments(), nil })
 			var mismatch *MismatchError
 			if !errors.As(err, &mismatch) {
 				t.Fatalf("%v, want a MismatchError", err)
@@ -105,27 +164,65 @@ func TestVerifyNamesThePath(t *testing.T) {
 
 func TestVerifyOtherFailures(t *testing.T) {
 	f := newFanOut(t, dispatching(t, 2))
-	prefix := func() ([]byte, error) { return f.prefix(), nil }
-	child := raws(f.child(t, "x"))
+	stored := func() ([][]byte, error) { return f.segments(), nil }
+	child := f.child(t, "x")
 
 	var mismatch *MismatchError
-	err := Verify(f.snap, NewCanonical(f.head, child[:2], testParams), prefix)
-	cut := NewCanonical(f.head, child[:2], testParams).Len()
-	if !errors.As(err, &mismatch) || mismatch.Offset != cut || mismatch.Got != "" || mismatch.Want == "" {
-		t.Errorf("cut request: %v, want a mismatch at %d", err, cut)
+	cut := chain(f.head, child[:2])
+	if err := Verify(f.snap, cut, stored); !errors.As(err, &mismatch) || mismatch.Offset != cut.Len() || mismatch.Got != "" || mismatch.Want == "" {
+		t.Errorf("cut request: %v, want a mismatch at %d", err, cut.Len())
 	}
-	if err := Verify(f.snap, NewCanonical(nil, nil, testParams), prefix); !errors.As(err, &mismatch) || mismatch.Offset != 0 {
+	if err := Verify(f.snap, NewPrefix(nil), stored); !errors.As(err, &mismatch) || mismatch.Offset != 0 {
 		t.Errorf("empty request: %v", err)
+	}
+	other := newFanOut(t, dispatching(t, 3))
+	if err := Verify(f.snap, other.request(t, "x"), stored); !errors.As(err, &mismatch) || mismatch.Offset == 0 {
+		t.Errorf("a child of another snapshot: %v", err)
 	}
 
 	damaged := f.snap
 	damaged.ID[0] ^= 1
-	if err := Verify(damaged, NewCanonical(f.head, child, testParams), prefix); !errors.Is(err, ErrCorrupt) {
+	if err := Verify(damaged, chain(f.head, child), stored); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("snapshot with another digest than its bytes: %v, want ErrCorrupt", err)
 	}
 	lost := errors.New("blob is gone")
-	if err := Verify(damaged, NewCanonical(f.head, child, testParams), func() ([]byte, error) { return nil, lost }); !errors.Is(err, lost) {
-		t.Errorf("prefix not readable: %v", err)
+	if err := Verify(damaged, chain(f.head, child), func() ([][]byte, error) { return nil, lost }); !errors.Is(err, lost) {
+		t.Errorf("segments not readable: %v", err)
+	}
+}
+
+func TestLoadSnapshotRefuses(t *testing.T) {
+	f := newFanOut(t, dispatching(t, 2))
+	good := f.segments()
+	swap := slices.Clone(good)
+	swap[1], swap[3] = swap[3], swap[1]
+	closed := slices.Clone(f.snap.Segments)
+	closed[len(closed)-1].Open = false
+	tests := []struct {
+		name     string
+		manifest []Segment
+		segments [][]byte
+	}{
+		{"none", nil, nil},
+		{"the head alone", f.snap.Segments[:1], good[:1]},
+		{"one missing", f.snap.Segments, good[:len(good)-1]},
+		{"two swapped", f.snap.Segments, swap},
+		{"not open", closed, good},
+		{"no message", f.snap.Segments, append(append([][]byte{}, good[:len(good)-1]...), []byte(`{"role":"user"`))},
+		{"another head", f.snap.Segments, append([][]byte{flipped(good[0], 12)}, good[1:]...)},
+		{"another byte at the end", f.snap.Segments, append(append([][]byte{}, good[:len(good)-1]...), flipped(f.open, len(f.open)-3))},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := f.snap
+			s.Segments = tt.manifest
+			if _, err := LoadSnapshot(s, tt.segments); !errors.Is(err, ErrCorrupt) {
+				t.Errorf("%v, want ErrCorrupt", err)
+			}
+		})
+	}
+	if _, err := LoadSnapshot(f.snap, good); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -148,24 +148,23 @@ func (d *driver) build(ctx context.Context, attempt int) (*request, error) {
 		return nil, fmt.Errorf("load cache entries: %w", err)
 	}
 	now := time.Now()
-	c := forkcore.NewCanonical(d.head, d.view.Raws(), d.params)
 	p := forkcore.Plan{
-		Canonical: c, Messages: d.view.Messages, Entries: entries,
+		Prefix: d.view.Prefix, Entries: entries,
 		Live:         d.e.liveNow(),
 		FirstRequest: !d.answered, PreviousTail: d.previousTail,
 	}
 	if d.snap != nil {
 		p.Snapshot = &d.snap.manifest
-		err := forkcore.Verify(d.snap.manifest, c, func() ([]byte, error) { return d.snap.bytes(), nil })
+		err := forkcore.Verify(d.snap.manifest, d.view.Prefix, func() ([][]byte, error) { return d.snap.segments, nil })
 		if err != nil {
-			return nil, &endError{fail(forkcore.CodePrefixMismatch, err.Error(), "Dispatch again: the snapshot is taken anew")}
+			return nil, prefixMismatch(err)
 		}
 	}
 	plan, err := forkcore.PlanMarks(p)
 	if err != nil {
 		return nil, err
 	}
-	body, err := c.Splice(plan.Marks)
+	body, err := d.view.Prefix.Body(plan.Marks, d.params)
 	if err != nil {
 		return nil, err
 	}
@@ -189,6 +188,11 @@ func (d *driver) build(ctx context.Context, attempt int) (*request, error) {
 		r.row.ExpectedFrom = &forkcore.RequestRef{RunID: r.plan.Best.RunID, N: r.plan.Best.N}
 	}
 	return r, nil
+}
+
+// prefixMismatch ends a fork whose bytes are not those of its snapshot: sent, it would share nothing.
+func prefixMismatch(err error) error {
+	return &endError{fail(forkcore.CodePrefixMismatch, err.Error(), "Dispatch again: the snapshot is taken anew")}
 }
 
 // liveNow tells which entries may still be read now.
@@ -310,8 +314,9 @@ func (d *driver) entriesAfter(r *request, u forkcore.Usage) []forkcore.CacheEntr
 	last := r.row.Marks[len(r.row.Marks)-1] // they are in wire order
 	var out []forkcore.CacheEntry
 	for _, m := range r.row.Marks {
+		id, _ := d.view.Prefix.At(m.Offset)
 		e := forkcore.CacheEntry{
-			Prefix: r.plan.Digests[m.Offset], Bytes: m.Offset, TTL: m.TTL, UsedAt: r.row.StartedAt,
+			Prefix: id, Bytes: m.Offset, TTL: m.TTL, UsedAt: r.row.StartedAt,
 			RunID: d.run.ID, N: r.row.N,
 		}
 		switch {

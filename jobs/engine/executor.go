@@ -171,6 +171,9 @@ func (d *driver) load(ctx context.Context, lease Lease) error {
 		d.previousTail = tailMark(r)
 	}
 	if d.origin, err = d.e.begin(ctx, d.session, d.run); err != nil {
+		if d.run.Kind == forkcore.KindFork && errors.Is(err, forkcore.ErrCorrupt) {
+			return prefixMismatch(err)
+		}
 		return err
 	}
 	return d.catchUp(ctx)

@@ -11,7 +11,6 @@ import (
 // the log does not hold.
 type origin struct {
 	params forkcore.Params
-	head   []byte
 	snap   *loadedSnapshot // forks
 	view   *forkcore.View
 }
@@ -23,13 +22,13 @@ func (e *Engine) begin(ctx context.Context, s forkcore.Session, r forkcore.Run) 
 		if err != nil {
 			return origin{}, fmt.Errorf("load snapshot: %w", err)
 		}
-		return origin{params: snap.manifest.Params, head: snap.head, snap: snap, view: forkcore.NewForkView(snap.inherited, snap.open)}, nil
+		return origin{params: snap.manifest.Params, snap: snap, view: forkcore.NewView(snap.base)}, nil
 	}
 	blobs, err := e.o.Store.Blobs(ctx, s.ID, s.Head)
 	if err != nil {
 		return origin{}, fmt.Errorf("load request head: %w", err)
 	}
-	return origin{params: sessionParams(s), head: blobs[0], view: forkcore.NewView()}, nil
+	return origin{params: sessionParams(s), view: forkcore.NewView(forkcore.NewPrefix(blobs[0]))}, nil
 }
 
 // replay applies the log entries that a view has not seen, at most limit; 0 = all.

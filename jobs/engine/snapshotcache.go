@@ -8,17 +8,15 @@ import (
 	"forkyard/forkcore"
 )
 
-// loadedSnapshot is a snapshot's bytes and views, shared by all its forks in
-// this process and never changed.
+// loadedSnapshot is a snapshot and its bytes, shared by all its forks in this
+// process and never changed.
 type loadedSnapshot struct {
-	manifest  forkcore.Snapshot
-	head      []byte
-	segments  [][]byte // head included
-	inherited []forkcore.Message
-	open      []byte
+	manifest forkcore.Snapshot
+	base     *forkcore.Prefix
+	segments [][]byte // head included, the last one open
 }
 
-func (s *loadedSnapshot) bytes() []byte { return forkcore.SnapshotBytes(s.segments) }
+func (s *loadedSnapshot) open() []byte { return s.segments[len(s.segments)-1] }
 
 // snapshotCache holds a few snapshots by session and id, oldest out first.
 // Loading is done once for all who ask at the same time.
@@ -81,16 +79,9 @@ func (e *Engine) loadSnapshot(ctx context.Context, sessionID string, id forkcore
 	if err != nil {
 		return nil, fmt.Errorf("load segments of snapshot %s: %w", id, err)
 	}
-	if len(blobs) < 2 {
-		return nil, fmt.Errorf("snapshot %s has no message: %w", id, forkcore.ErrCorrupt)
+	base, err := forkcore.LoadSnapshot(m, blobs)
+	if err != nil {
+		return nil, err
 	}
-	s := &loadedSnapshot{manifest: m, head: blobs[0], segments: blobs, open: blobs[len(blobs)-1]}
-	for _, raw := range blobs[1 : len(blobs)-1] {
-		msg, err := forkcore.ParseMessage(raw)
-		if err != nil {
-			return nil, fmt.Errorf("snapshot %s: %w", id, err)
-		}
-		s.inherited = append(s.inherited, msg)
-	}
-	return s, nil
+	return &loadedSnapshot{manifest: m, base: base, segments: blobs}, nil
 }

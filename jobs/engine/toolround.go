@@ -161,7 +161,7 @@ func (d *driver) launch(ctx context.Context, calls []forkcore.PendingCall) error
 	if err != nil {
 		return err
 	}
-	plan, err := d.e.planDispatch(ctx, d.session, d.head, d.view.Messages, d.view.Len, specs, d.e.o.Gate)
+	plan, err := d.e.planDispatch(ctx, d.session, d.view.Prefix, d.view.Len, specs, d.e.o.Gate)
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ type childSpec struct {
 // dispatchPlan is a fan-out that is priced and ready but not stored.
 type dispatchPlan struct {
 	snapshot forkcore.Snapshot
-	open     []byte
+	fresh    [][]byte // segments of the snapshot that the store does not have yet
 	specs    []childSpec
 	blocks   [][]byte
 	quote    forkcore.Quote
@@ -207,16 +207,16 @@ type dispatchPlan struct {
 }
 
 // planDispatch takes the snapshot of a history and prices a fan-out over it.
-func (e *Engine) planDispatch(ctx context.Context, s forkcore.Session, head []byte, history []forkcore.Message, upTo int64, specs []childSpec, gate forkcore.GateMode) (*dispatchPlan, error) {
+func (e *Engine) planDispatch(ctx context.Context, s forkcore.Session, history *forkcore.Prefix, upTo int64, specs []childSpec, gate forkcore.GateMode) (*dispatchPlan, error) {
 	entries, err := e.o.Store.CacheEntries(ctx, s.ID)
 	if err != nil {
 		return nil, fmt.Errorf("load cache entries: %w", err)
 	}
-	snap, open, err := forkcore.NewSnapshot(s.ID, head, sessionParams(s), e.toolNames(s.Mode), history, upTo, entries, time.Now().UTC())
+	snap, fresh, err := forkcore.NewSnapshot(s.ID, history, sessionParams(s), e.toolNames(s.Mode), upTo, entries, time.Now().UTC())
 	if err != nil {
 		return nil, err
 	}
-	p := &dispatchPlan{snapshot: snap, open: open, specs: specs, gate: gate}
+	p := &dispatchPlan{snapshot: snap, fresh: fresh, specs: specs, gate: gate}
 	for _, c := range specs {
 		p.blocks = append(p.blocks, forkcore.DirectiveBlock(c.prompt))
 	}
@@ -265,7 +265,7 @@ func (p *dispatchPlan) create(id, parentRunID string) (CreateDispatch, error) {
 // store writes what the children will read and the session does not have yet;
 // everything is found by its hash, so writing twice changes nothing.
 func (p *dispatchPlan) store(ctx context.Context, st Store) error {
-	if err := st.PutBlobs(ctx, p.snapshot.SessionID, append([][]byte{p.open}, p.blocks...)...); err != nil {
+	if err := st.PutBlobs(ctx, p.snapshot.SessionID, append(p.fresh, p.blocks...)...); err != nil {
 		return fmt.Errorf("store fork bytes: %w", err)
 	}
 	if err := st.PutSnapshot(ctx, p.snapshot); err != nil {

@@ -65,7 +65,7 @@ func (e *Engine) line(ctx context.Context, r forkcore.Run, en forkcore.Entry) (f
 		if err != nil {
 			return l, err
 		}
-		l.Message = forkcore.CloseSegment(s.open, en.Bytes)
+		l.Message = forkcore.CloseSegment(s.open(), en.Bytes)
 	}
 	return l, nil
 }
@@ -101,14 +101,15 @@ func (e *Engine) rebuild(ctx context.Context, r forkcore.Run, row forkcore.Reque
 	if err := e.replay(ctx, o.view, s.ID, r.AgentID, int(row.LogSeq)); err != nil {
 		return nil, err
 	}
-	body, err := forkcore.NewCanonical(o.head, o.view.Raws(), o.params).Splice(row.Marks)
+	body, err := o.view.Prefix.Body(row.Marks, o.params)
 	if err != nil {
 		return nil, err
 	}
-	if body.Digest() != row.Body {
+	b := body.Bytes()
+	if forkcore.DigestOf(b) != row.Body { // not body.Digest, which trusts what was hashed for siblings
 		return nil, fmt.Errorf("request %d of run %s rebuilt from the log: %w", row.N, r.ID, forkcore.ErrCorrupt)
 	}
-	return body.Bytes(), nil
+	return b, nil
 }
 
 // SnapshotBytes returns a snapshot's canonical bytes, checked against its id.
@@ -117,7 +118,7 @@ func (e *Engine) SnapshotBytes(ctx context.Context, sessionID string, id forkcor
 	if err != nil {
 		return nil, err
 	}
-	b := s.bytes()
+	b := s.base.Bytes()
 	if forkcore.DigestOf(b) != id {
 		return nil, fmt.Errorf("snapshot %s: %w", id, forkcore.ErrCorrupt)
 	}

@@ -38,6 +38,30 @@ func message(t testing.TB, role Role, blocks ...[]byte) Message {
 	return m
 }
 
+// chain is the prefix of a head and messages.
+func chain(head []byte, ms []Message) *Prefix {
+	p := NewPrefix(head)
+	for _, m := range ms {
+		p = p.Append(m)
+	}
+	return p
+}
+
+// messagesOf views the messages of a prefix that ends with a whole one.
+func messagesOf(t testing.TB, p *Prefix) []Message {
+	t.Helper()
+	_, segments := p.Segments()
+	var out []Message
+	for _, raw := range segments[1:] {
+		m, err := ParseMessage(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
 func raws(ms []Message) [][]byte {
 	out := make([][]byte, len(ms))
 	for i, m := range ms {
@@ -111,76 +135,57 @@ func randomHistory(t testing.TB, r *rand.Rand, messages int) []Message {
 	return out
 }
 
-func TestDigestsAtEqualsTheDigestOfTheCutBytes(t *testing.T) {
-	for seed := range uint64(60) {
+// The identity at every block end is the digest of the bytes cut there, and there is none anywhere else.
+func TestPrefixKnowsTheIdentityAtEveryBlockEnd(t *testing.T) {
+	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		head := testHead()
-		ms := raws(randomHistory(t, r, r.IntN(9)))
-		want := joined(head, ms)
-		c := NewCanonical(head, ms, testParams)
-		if c.Len() != int64(len(want)) {
-			t.Fatalf("seed %d: Len() = %d, want %d", seed, c.Len(), len(want))
+		history := randomHistory(t, r, r.IntN(9))
+		want := joined(head, raws(history))
+		p := chain(head, history)
+		if p.Len() != int64(len(want)) || p.Count() != len(history) || !bytes.Equal(p.Bytes(), want) {
+			t.Fatalf("seed %d: %d bytes, %d messages; want %d, %d", seed, p.Len(), p.Count(), len(want), len(history))
 		}
-		offsets := []int64{-5, 0, 1, c.Len(), c.Len() + 1, int64(len(head)), int64(len(head)) + 1, c.SystemEnd()}
-		for range 40 {
-			offsets = append(offsets, r.Int64N(c.Len()+1))
-		}
-		offsets = append(offsets, offsets[10], offsets[11]) // twice
-		r.Shuffle(len(offsets), func(i, j int) { offsets[i], offsets[j] = offsets[j], offsets[i] })
-		given := slices.Clone(offsets)
-		got := c.DigestsAt(offsets...)
-		if d := cmp.Diff(given, offsets); d != "" {
-			t.Fatalf("the caller's offsets were changed:\n%s", d)
-		}
-		for _, off := range offsets {
-			d, ok := got[off]
-			if inside := off > 0 && off <= c.Len(); ok != inside {
-				t.Fatalf("seed %d: offset %d of %d has a digest: %v", seed, off, c.Len(), ok)
-			} else if inside && d != DigestOf(want[:off]) {
-				t.Fatalf("seed %d: wrong digest at %d of %d", seed, off, c.Len())
+		ends := markEnds(t, p, want)
+		for off := int64(-1); off <= p.Len()+1; off++ {
+			d, ok := p.At(off)
+			if end := slices.Contains(ends, off); ok != end {
+				t.Fatalf("seed %d: offset %d of %d has an identity: %v, a block ends there: %v", seed, off, p.Len(), ok, end)
+			} else if end && d != DigestOf(want[:off]) {
+				t.Fatalf("seed %d: wrong identity at %d of %d", seed, off, p.Len())
 			}
 		}
-		if got := c.DigestAt(c.Len()); got != DigestOf(want) {
-			t.Fatalf("seed %d: DigestAt(Len) is wrong", seed)
-		}
-		if !c.DigestAt(0).IsZero() {
-			t.Fatal("offset 0 names no prefix")
+		if at, d := p.Tail(); at != ends[len(ends)-1] || d != DigestOf(want[:at]) {
+			t.Fatalf("seed %d: the tail is at %d, want %d", seed, at, ends[len(ends)-1])
 		}
 	}
 }
 
-func TestBlockEnds(t *testing.T) {
-	r := rand.New(rand.NewPCG(7, 7))
-	head, history := testHead(), randomHistory(t, r, 6)
-	c := NewCanonical(head, raws(history), testParams)
-	all := joined(head, raws(history))
-	ends := blockEnds(t, all[:c.BlockEnd(5)+2])
-	if !slices.Contains(ends, c.SystemEnd()) {
-		t.Errorf("SystemEnd() = %d is no block end of %v", c.SystemEnd(), ends)
+// markEnds lists the block ends that a prefix knows: the end of the system array and of every content block.
+func markEnds(t testing.TB, p *Prefix, canonical []byte) []int64 {
+	t.Helper()
+	ends := blockEnds(t, canonical)
+	i := slices.Index(ends, p.SystemEnd())
+	if i < 0 {
+		t.Fatalf("SystemEnd() = %d is no block end of %v", p.SystemEnd(), ends)
 	}
-	at := 2 + 2 // two tools, two system blocks
-	for i, m := range history {
-		at += len(m.Blocks)
-		if got := c.BlockEnd(i); got != ends[at-1] {
-			t.Errorf("BlockEnd(%d) = %d, want %d", i, got, ends[at-1])
-		}
-	}
+	return ends[i:]
 }
 
-func TestSplice(t *testing.T) {
-	for seed := range uint64(60) {
+func TestBody(t *testing.T) {
+	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		head, history := testHead(), randomHistory(t, r, 1+r.IntN(6))
 		all := joined(head, raws(history))
-		c := NewCanonical(head, raws(history), testParams)
-		ends := blockEnds(t, all)
+		p := chain(head, history)
+		ends := markEnds(t, p, all)
 		r.Shuffle(len(ends), func(i, j int) { ends[i], ends[j] = ends[j], ends[i] })
 		var marks []Mark
-		for i, off := range ends[:1+r.IntN(min(6, len(ends)))] {
+		for i, off := range ends[:1+r.IntN(min(MaxMarks, len(ends)))] {
 			marks = append(marks, Mark{Block: "b", TTL: []string{"5m", "1h", ""}[i%3], Offset: off})
 		}
 		before := slices.Clone(marks)
-		body, err := c.Splice(marks)
+		body, err := p.Body(marks, testParams)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -197,7 +202,7 @@ func TestSplice(t *testing.T) {
 		if n := countMarks(t, got); n != len(marks) {
 			t.Fatalf("seed %d: %d blocks carry a mark, want %d", seed, n, len(marks))
 		}
-		plain := strings.NewReplacer(markJSON("5m"), "", markJSON("1h"), "").Replace(string(got))
+		plain := strings.NewReplacer(string(mark5m), "", string(mark1h), "").Replace(string(got))
 		if want := string(all) + string(requestClose(testParams)); plain != want {
 			t.Fatalf("seed %d: without marks:\n%s\nwant\n%s", seed, plain, want)
 		}
@@ -233,25 +238,23 @@ func countMarks(t testing.TB, body []byte) int {
 	return n
 }
 
-// A mark may stand behind a block and nowhere else: every other offset of a
-// request full of braces is refused.
-// What Splice puts in, StripMarks takes out again.
+// What Body puts in, StripMarks takes out again.
 func TestStripMarks(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	for range 100 {
 		history := randomHistory(t, r, 1+r.IntN(8))
-		c := NewCanonical(testHead(), raws(history), testParams)
-		plain, err := c.Splice(nil)
+		p := chain(testHead(), history)
+		plain, err := p.Body(nil, testParams)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ends := blockEnds(t, joinCanonical(c))
+		ends := markEnds(t, p, p.Bytes())
 		r.Shuffle(len(ends), func(i, j int) { ends[i], ends[j] = ends[j], ends[i] })
 		var marks []Mark
 		for i, end := range ends[:min(len(ends), r.IntN(MaxMarks+1))] {
 			marks = append(marks, Mark{Offset: end, TTL: []string{"5m", "1h", ""}[i%3]})
 		}
-		body, err := c.Splice(marks)
+		body, err := p.Body(marks, testParams)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -273,7 +276,9 @@ func TestStripMarks(t *testing.T) {
 	}
 }
 
-func TestSpliceRefusesMisplacedMarks(t *testing.T) {
+// A mark may stand behind a block and nowhere else: every other offset of a
+// request full of braces is refused.
+func TestBodyRefusesMisplacedMarks(t *testing.T) {
 	head := EncodeHead(Params{Model: "m}", Thinking: json.RawMessage(`{"type":"adaptive","a":[{}],"o":{}}`), Effort: "}", ToolChoice: json.RawMessage(`{"type":"auto"}`)},
 		[]ToolSpec{AgentTool()}, "}]},{")
 	history := []Message{
@@ -281,13 +286,13 @@ func TestSpliceRefusesMisplacedMarks(t *testing.T) {
 		message(t, RoleAssistant, text("]}"), toolUse("t1", "Read", `{"a":{"b":[{}]},"c":"}\\"}`)),
 		message(t, RoleUser, AppendToolResult(nil, "t1", "}", true)),
 	}
-	c := NewCanonical(head, raws(history), testParams)
+	p := chain(head, history)
 	ends := map[int64]bool{}
-	for _, off := range blockEnds(t, joined(head, raws(history))) {
+	for _, off := range markEnds(t, p, joined(head, raws(history))) {
 		ends[off] = true
 	}
-	for off := int64(-1); off <= c.Len()+1; off++ {
-		body, err := c.Splice([]Mark{{Block: "x", Offset: off}})
+	for off := int64(-1); off <= p.Len()+1; off++ {
+		body, err := p.Body([]Mark{{Block: "x", Offset: off}}, testParams)
 		if (err == nil) != ends[off] {
 			t.Errorf("offset %d: error %v, block end %v", off, err, ends[off])
 		}
@@ -295,17 +300,29 @@ func TestSpliceRefusesMisplacedMarks(t *testing.T) {
 			t.Errorf("offset %d gives no JSON", off)
 		}
 	}
-	end := c.BlockEnd(0)
-	if _, err := c.Splice([]Mark{{Offset: end}, {Offset: end}}); err == nil {
+	end, _ := p.Tail()
+	if _, err := p.Body([]Mark{{Offset: end}, {Offset: end}}, testParams); err == nil {
 		t.Error("two marks on one block were accepted")
+	}
+	five := make([]Mark, MaxMarks+1)
+	for i, off := range markEnds(t, p, p.Bytes())[:MaxMarks+1] {
+		five[i].Offset = off
+	}
+	if _, err := p.Body(five, testParams); err == nil {
+		t.Error("five marks were accepted")
+	}
+	if _, err := p.Body(five[:MaxMarks], testParams); err != nil {
+		t.Errorf("four marks: %v", err)
 	}
 }
 
 func TestBodyReader(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))
 	head, history := testHead(), randomHistory(t, r, 7)
-	c := NewCanonical(head, raws(history), testParams)
-	body, err := c.Splice([]Mark{{Offset: c.SystemEnd()}, {Offset: c.BlockEnd(2)}, {Offset: c.BlockEnd(6)}})
+	p := chain(head, history)
+	tail, _ := p.Tail()
+	third, _ := chain(head, history[:3]).Tail()
+	body, err := p.Body([]Mark{{Offset: p.SystemEnd()}, {Offset: third}, {Offset: tail}}, testParams)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -372,17 +389,7 @@ func (w *limitedWriter) Write(p []byte) (int, error) {
 func TestBodiesShareTheirPrefix(t *testing.T) {
 	big := message(t, RoleUser, text(strings.Repeat("x", 1<<20)))
 	head := testHead()
-	allocated := testing.AllocsPerRun(10, func() {
-		c := NewCanonical(head, [][]byte{big.Raw}, testParams)
-		if _, err := c.Splice([]Mark{{Offset: c.SystemEnd()}}); err != nil {
-			t.Fatal(err)
-		}
-	})
-	if allocated > 40 {
-		t.Errorf("splicing allocates %v times", allocated)
-	}
-	c := NewCanonical(head, [][]byte{big.Raw}, testParams)
-	body, err := c.Splice(nil)
+	body, err := chain(head, []Message{big}).Body(nil, testParams)
 	if err != nil {
 		t.Fatal(err)
 	}
