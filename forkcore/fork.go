@@ -66,7 +66,8 @@ func startsTag(rest string, tags []string) bool {
 
 // DirectiveBlock gives the canonical bytes of a child's own block.
 func DirectiveBlock(prompt string) []byte {
-	return AppendTextBlock(nil, NeutralizeTags(CleanText(prompt)))
+	text := NeutralizeTags(CleanText(prompt))
+	return AppendTextBlock(make([]byte, 0, len(text)+len(text)/8+64), text)
 }
 
 // ErrUnanswered is returned by NewSnapshot when the history cannot be followed

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 )
 
 // Message is a view beside the bytes of one message. Raw is what is stored,
@@ -82,13 +83,23 @@ func parseBlocks(fragment []byte) ([]Block, error) {
 	const start, end = `{"type":"text","text":`, `}`
 	// Nearly every fragment is one text block: see that without copying it.
 	if raw, ok := bytes.CutPrefix(fragment, []byte(start)); ok && bytes.HasSuffix(raw, []byte(end)) {
-		var text string
-		if json.Unmarshal(raw[:len(raw)-len(end)], &text) == nil {
+		if text, ok := plainString(raw[:len(raw)-len(end)]); ok {
 			return []Block{{Raw: fragment, Type: "text", Text: text}}, nil
 		}
 	}
 	m, err := ParseMessage(EncodeMessage(RoleUser, fragment))
 	return m.Blocks, err
+}
+
+// plainString reads a JSON string; ok is false for anything else.
+func plainString(raw []byte) (s string, ok bool) {
+	if n := len(raw); n >= 2 && raw[0] == '"' && raw[n-1] == '"' && utf8.Valid(raw) {
+		inner := raw[1 : n-1]
+		if bytes.IndexFunc(inner, func(r rune) bool { return r < 0x20 || r == '"' || r == '\\' }) < 0 {
+			return string(inner), true
+		}
+	}
+	return s, json.Unmarshal(raw, &s) == nil
 }
 
 func parseBlock(raw []byte) (Block, error) {

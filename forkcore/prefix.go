@@ -36,6 +36,7 @@ type Prefix struct {
 	ends []blockEnd // in this link, by offset
 	sum  hash.Hash  // state after the last byte; only ever cloned
 
+	system string       // path of the last system block, on the root
 	shared *inheritance // set on a link that LoadSnapshot made of many segments
 }
 
@@ -56,6 +57,7 @@ func NewPrefix(head []byte) *Prefix {
 	p.write(0, at)
 	if at > 0 {
 		p.ends = []blockEnd{{offset: int64(at), message: -1, markable: head[at-1] == '}', id: p.state()}}
+		p.system = jsonPath(head[:at])
 	}
 	p.write(at, len(head))
 	return p
@@ -206,7 +208,7 @@ func (p *Prefix) blockAt(offset int64) (blockEnd, bool) {
 // path is the JSON path of the block, such as messages.3.content.1.
 func (p *Prefix) path(e blockEnd) string {
 	if e.message < 0 {
-		return jsonPath(p.root.piece[:e.offset])
+		return p.root.system
 	}
 	b := make([]byte, 0, 40)
 	b = strconv.AppendInt(append(b, "messages."...), int64(e.message), 10)
@@ -320,7 +322,7 @@ func joinSegments(manifest []Segment, segments [][]byte) (*Prefix, error) {
 			chain = chain.Append(m)
 		}
 	}
-	p := &Prefix{piece: chain.Bytes(), end: chain.end, links: 1, count: chain.count, open: true, sum: chain.sum}
+	p := &Prefix{piece: chain.Bytes(), end: chain.end, links: 1, count: chain.count, open: true, sum: chain.sum, system: chain.root.system}
 	p.root = p
 	for _, l := range chain.chain() {
 		p.ends = append(p.ends, l.ends...)
