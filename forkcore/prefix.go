@@ -142,6 +142,9 @@ func (p *Prefix) Complete(fragment []byte) (*Prefix, []Block, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if len(blocks) == 0 {
+		return nil, nil, fmt.Errorf("%w: a fragment without a block", ErrNotCanonical)
+	}
 	n := p.next()
 	n.opens, n.role = p, RoleUser
 	n.piece = make([]byte, 0, len(fragment)+len(messageClose)+1)

@@ -2,6 +2,7 @@ package forkcore
 
 import (
 	"fmt"
+	"slices"
 )
 
 // View is what a log says: replaying it gives the next request. It is built by
@@ -57,15 +58,26 @@ type Launch struct {
 // request head for a main log (see NewPrefix), the inheritance for a fork's (see LoadSnapshot).
 func NewView(base *Prefix) *View { return &View{Prefix: base, Completed: base} }
 
+// Clone gives a view that goes on by itself. Bytes are shared, they never change.
+func (v *View) Clone() *View {
+	c := *v
+	c.Pending = slices.Clone(v.Pending)
+	if v.Launch != nil {
+		l := *v.Launch
+		c.Launch = &l
+	}
+	return &c
+}
+
 // turnEnded answers a call that was still open when its turn ended.
 const turnEnded = "not run: the turn was stopped before this call"
 
-// Apply adds one entry. Entries must come in seq order without a gap.
+// Apply adds one entry. Entries must come in seq order without a gap. An entry
+// that is refused leaves the view as it was.
 func (v *View) Apply(e Entry) error {
 	if e.Seq != v.Len+1 {
 		return fmt.Errorf("log entry %d follows entry %d", e.Seq, v.Len)
 	}
-	v.Len = e.Seq
 	if e.Kind == EntryMessage {
 		if err := v.applyBytes(e); err != nil {
 			return fmt.Errorf("log entry %d: %w", e.Seq, err)
@@ -75,6 +87,7 @@ func (v *View) Apply(e Entry) error {
 	if e.Marker == nil {
 		return fmt.Errorf("log entry %d is a marker without content", e.Seq)
 	}
+	v.Len = e.Seq
 	v.applyMarker(e)
 	return nil
 }
@@ -85,7 +98,7 @@ func (v *View) applyBytes(e Entry) error {
 		if err != nil {
 			return err
 		}
-		v.Prefix = p
+		v.Prefix, v.Len = p, e.Seq
 		v.applyMessage(Message{Role: RoleUser, Blocks: blocks})
 		return nil
 	}
@@ -97,7 +110,7 @@ func (v *View) applyBytes(e Entry) error {
 	if v.Prefix.open {
 		return fmt.Errorf("a message follows an open segment")
 	}
-	v.Prefix = v.Prefix.Append(m)
+	v.Prefix, v.Len = v.Prefix.Append(m), e.Seq
 	v.applyMessage(m)
 	return nil
 }

@@ -77,6 +77,7 @@ type Engine struct {
 	wg       sync.WaitGroup
 
 	snapshots snapshotCache
+	views     viewCache
 
 	beatLog, sweepLog outage // each of its own loop
 }

@@ -76,6 +76,9 @@ func (e *Engine) drive(ctx context.Context, h *held, lease Lease) {
 	if err == nil {
 		err = d.loop(ctx)
 	}
+	if d.run.Kind == forkcore.KindMain && d.view != nil {
+		e.views.put(d.session.ID, d.view)
+	}
 	d.settleError(ctx, err)
 }
 

@@ -15,7 +15,8 @@ type origin struct {
 	view   *forkcore.View
 }
 
-// begin loads a run's origin. A fork's comes from its snapshot alone.
+// begin loads a run's origin. A fork's comes from its snapshot alone; a main
+// log goes on from where this process saw it last.
 func (e *Engine) begin(ctx context.Context, s forkcore.Session, r forkcore.Run) (origin, error) {
 	if r.Kind == forkcore.KindFork {
 		snap, err := e.snapshots.get(ctx, s.ID, r.Snapshot)
@@ -24,6 +25,14 @@ func (e *Engine) begin(ctx context.Context, s forkcore.Session, r forkcore.Run) 
 		}
 		return origin{params: snap.manifest.Params, snap: snap, view: forkcore.NewView(snap.base)}, nil
 	}
+	if v := e.views.get(s.ID); v != nil {
+		return origin{params: sessionParams(s), view: v}, nil
+	}
+	return e.beginAtHead(ctx, s)
+}
+
+// beginAtHead starts at the very beginning of a main log, whatever was replayed of it before.
+func (e *Engine) beginAtHead(ctx context.Context, s forkcore.Session) (origin, error) {
 	blobs, err := e.o.Store.Blobs(ctx, s.ID, s.Head)
 	if err != nil {
 		return origin{}, fmt.Errorf("load request head: %w", err)

@@ -94,7 +94,12 @@ func (e *Engine) rebuild(ctx context.Context, r forkcore.Run, row forkcore.Reque
 	if err != nil {
 		return nil, err
 	}
-	o, err := e.begin(ctx, s, r)
+	var o origin
+	if r.Kind == forkcore.KindMain {
+		o, err = e.beginAtHead(ctx, s) // a kept view may be beyond the request
+	} else {
+		o, err = e.begin(ctx, s, r)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -263,6 +263,7 @@ func (e *Engine) planForks(ctx context.Context, sessionID string, spec forkcore.
 	if err := e.replay(ctx, o.view, s.ID, s.ID, 0); err != nil {
 		return s, nil, err
 	}
+	e.views.put(s.ID, o.view)
 	plan, err := e.planDispatch(ctx, s, o.view.Completed, o.view.CompletedSeq, specs, gate)
 	if errors.Is(err, forkcore.ErrUnanswered) {
 		return s, nil, &forkcore.ConflictError{Message: err.Error(), NextStep: "Send a message first, so that the open calls are answered"}
