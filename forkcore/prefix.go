@@ -302,6 +302,33 @@ func LoadSnapshot(s Snapshot, segments [][]byte) (*Prefix, error) {
 	return p, nil
 }
 
+// RecomputeSnapshot continues a snapshot whose rendered head is lost with a head
+// that was rendered anew; segments are those after the head. Where the new head
+// has the lost one's bytes the snapshot stays what it was. Otherwise the
+// snapshot that comes back has an identity of its own: nothing that the
+// provider holds prefixes it, and the cache is at risk.
+func RecomputeSnapshot(s Snapshot, head []byte, segments [][]byte) (Snapshot, *Prefix, error) {
+	if len(s.Segments) == 0 {
+		return Snapshot{}, nil, fmt.Errorf("snapshot %s has no segments: %w", s.ID, ErrCorrupt)
+	}
+	old := s.Segments[0].Bytes
+	s.Segments = slices.Clone(s.Segments)
+	s.Segments[0] = Segment{SHA256: DigestOf(head), Bytes: int64(len(head))}
+	p, err := joinSegments(s.Segments, append([][]byte{head}, segments...))
+	if err != nil {
+		return Snapshot{}, nil, fmt.Errorf("snapshot %s with its prompt recomputed: %w", s.ID, err)
+	}
+	n, id := p.Tail()
+	if id == s.ID {
+		return s, p, nil
+	}
+	s.ID, s.Bytes, s.Entries = id, n, nil
+	if s.Placeholders > 0 {
+		s.PlaceholderEnd += int64(len(head)) - old
+	}
+	return s, p, nil
+}
+
 func joinSegments(manifest []Segment, segments [][]byte) (*Prefix, error) {
 	last := len(segments) - 1
 	switch {

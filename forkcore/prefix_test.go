@@ -2,6 +2,7 @@ package forkcore
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
 	"testing"
 )
@@ -78,4 +79,59 @@ func TestCompleteRefuses(t *testing.T) {
 	if id != DigestOf(want[:at]) || two.path(e) != "messages.4.content.3" {
 		t.Errorf("the tail is %s at %d", two.path(e), at)
 	}
+}
+
+// A lost head that is rendered anew: the same bytes are the same snapshot,
+// other bytes one of their own that claims no entry of the provider.
+func TestM06_RecomputeSnapshot(t *testing.T) {
+	history := dispatching(t, 2)
+	plain := newFanOut(t, history)
+	at := plain.snap.PlaceholderEnd
+	f := newFanOut(t, history, CacheEntry{Prefix: DigestOf(plain.prefix()[:at]), Bytes: at})
+	messages := f.segments()[1:]
+
+	same, p, err := RecomputeSnapshot(f.snap, bytes.Clone(f.head), messages)
+	if err != nil || same.ID != f.snap.ID || len(same.Entries) != 1 || !bytes.Equal(p.Bytes(), f.prefix()) {
+		t.Fatalf("with the same head: %+v, %v", same, err)
+	}
+
+	head := EncodeHead(testParams, []ToolSpec{AgentTool()}, "another system prompt")
+	other, p, err := RecomputeSnapshot(f.snap, head, messages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := joined(head, messages)
+	if other.ID != DigestOf(want) || other.Bytes != int64(len(want)) || other.Entries != nil || !bytes.Equal(p.Bytes(), want) {
+		t.Errorf("with another head: %+v", other)
+	}
+	if e, ok := p.blockAt(other.PlaceholderEnd); !ok || p.path(e) != "messages.4.content.1" {
+		t.Errorf("the last placeholder ends at %d", other.PlaceholderEnd)
+	}
+	if f.snap.Segments[0].SHA256 != DigestOf(f.head) {
+		t.Error("the stored manifest was changed")
+	}
+	if err := Verify(other, mustComplete(t, p, "x"), nil); err != nil {
+		t.Error(err)
+	}
+	person, _, err := RecomputeSnapshot(newFanOut(t, nil).snap, head, newFanOut(t, nil).segments()[1:])
+	if err != nil || person.PlaceholderEnd != 0 {
+		t.Errorf("without placeholders: %+v, %v", person, err)
+	}
+	for name, segments := range map[string][][]byte{"none": nil, "one missing": messages[1:], "no message": append([][]byte{[]byte("{}")}, messages[1:]...)} {
+		if _, _, err := RecomputeSnapshot(f.snap, head, segments); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: %v, want ErrCorrupt", name, err)
+		}
+	}
+	if _, _, err := RecomputeSnapshot(Snapshot{}, head, messages); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("a manifest without segments: %v, want ErrCorrupt", err)
+	}
+}
+
+func mustComplete(t testing.TB, p *Prefix, directive string) *Prefix {
+	t.Helper()
+	c, _, err := p.Complete(DirectiveBlock(directive))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }

@@ -73,6 +73,9 @@ type RequestRow struct {
 	ProviderRequestID string `json:"provider_request_id,omitempty"`
 	// LogSeq is the last log entry that the request was built from: replaying the log up to it rebuilds the body.
 	LogSeq int64 `json:"log_seq"`
+	// AtRisk is true for a request whose rendered prompt was lost and came out differently when it was rendered anew:
+	// what the provider holds does not prefix it.
+	AtRisk bool `json:"cache_at_risk,omitempty"`
 	// First is true for the run's first request that got a response.
 	First bool `json:"first,omitempty"`
 }

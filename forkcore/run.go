@@ -151,7 +151,9 @@ type Run struct {
 	// InheritedRead the part of it that the cache served. For hit rates.
 	InheritedTokens int64
 	InheritedRead   int64
-	Report          *Report
+	// AtRiskRequests counts the requests that were sent with a recomputed prompt (RequestRow.AtRisk).
+	AtRiskRequests int64
+	Report         *Report
 }
 
 // HitRates are fractions from 0 to 1; nil where there is nothing to divide by.

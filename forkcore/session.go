@@ -58,6 +58,8 @@ type Session struct {
 	ActiveRuns int64
 	Usage      Usage
 	Cost       Cost
+	// AtRiskRequests is the sum of that of its runs.
+	AtRiskRequests int64
 	// ReservedNanoUSD is what running requests may still cost.
 	ReservedNanoUSD int64
 	// Warm is the longest prefix the main agent last read or wrote; nil before.

@@ -17,6 +17,7 @@ type forkCardView struct {
 	At          time.Time
 	Path, Title string
 	State       forkcore.State
+	AtRisk      bool   // a request went out with a recomputed prompt
 	Leader      string // what it did for its siblings; empty for the others
 	Stopping    bool   // somebody wants it to end
 	Wait        string // what it waits for, while it does
@@ -75,6 +76,7 @@ func newForkCard(r forkcore.Run, rows []forkcore.RequestRow, w draft, writing bo
 		v.At = later(v.At, w.At)
 	}
 	v.Key = fmt.Sprint(key...)
+	v.AtRisk = r.AtRiskRequests > 0
 
 	if r.Leader {
 		v.Leader = "leads the gate"

@@ -86,6 +86,9 @@ func (s *Server) metrics(c echo.Context) error {
 	single("forkyard_forks_accepted_total", "counter", "Forks that the API accepted, repeats of an idempotency key included.", n.Forks)
 	single("forkyard_sse_clients", "gauge", "Open event streams.", n.StreamClients)
 	single("forkyard_sse_clients_cut_total", "counter", "Event streams that were cut because their client read too slowly.", n.StreamsCut)
+	if f := s.o.PromptsRecomputed; f != nil {
+		single("forkyard_prompts_recomputed_total", "counter", "Rendered prompts that were lost and rendered anew by this process: their cache is at risk.", f())
+	}
 	return c.Blob(http.StatusOK, "text/plain; version=0.0.4; charset=utf-8", []byte(b.String()))
 }
 

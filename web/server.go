@@ -45,6 +45,8 @@ type Options struct {
 	Inbox   InboxReader
 	Secrets SecretStore
 	Prices  api.Prices // nil: bills get no verdict
+	// PromptsRecomputed counts prompts that were lost and rendered anew by this process; nil: none can be.
+	PromptsRecomputed func() int64
 
 	// AdminToken is what API callers present. Required.
 	AdminToken string

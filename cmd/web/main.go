@@ -170,7 +170,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return fmt.Errorf("listen on %s: %w; choose another with FORKYARD_ADDR or -addr", c.addr, err)
 	}
 	server, err := web.New(web.Options{
-		Runner: eng, Reader: store, Bytes: eng, Events: store, Inbox: store, Secrets: store, Prices: catalogue,
+		Runner: eng, Reader: store, Bytes: eng, Events: store, Inbox: store, Secrets: store, Prices: catalogue, PromptsRecomputed: eng.PromptsRecomputed,
 		AdminToken: token, TokenPath: tokenPath, Addr: listener.Addr().String(), PublicURL: c.publicURL,
 		Simulated: simulated, Kept: db.kept, Notice: db.sentence(), Workspaces: c.workspaces, Sample: sample, Provider: provider, Version: version(), Log: log,
 		Models: catalogue.IDs(), DefaultModel: c.model, DefaultMode: c.defaultMode(), Gate: c.gate,

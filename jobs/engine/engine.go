@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"forkyard/forkcore"
@@ -78,6 +79,8 @@ type Engine struct {
 
 	snapshots snapshotCache
 	views     viewCache
+	// recomputed counts prompts that were lost and rendered anew.
+	recomputed atomic.Int64
 
 	beatLog, sweepLog outage // each of its own loop
 }

@@ -37,13 +37,19 @@ func (e *Engine) CreateSession(ctx context.Context, spec forkcore.SessionSpec, i
 		return forkcore.Session{}, false, forkcore.Invalid("body", err.Error())
 	}
 	s.ID = forkcore.NewSessionID(entropyOf("session", idempotencyKey))
-	head := forkcore.EncodeHead(sessionParams(s), e.toolSpecs(s.Mode), forkcore.SystemPrompt(s.Mode))
+	head := e.renderHead(s)
 	s.Head = forkcore.DigestOf(head)
 	// Before the session that refers to it, so that no session is ever without.
 	if err := e.o.Store.PutBlobs(ctx, s.ID, head); err != nil {
 		return forkcore.Session{}, false, fmt.Errorf("store request head: %w", err)
 	}
 	return e.o.Store.CreateSession(ctx, s, hashHex(string(wish)))
+}
+
+// renderHead is the only writer of system prompts. It is called when a session is
+// created and never again, unless those bytes are lost.
+func (e *Engine) renderHead(s forkcore.Session) []byte {
+	return forkcore.EncodeHead(sessionParams(s), e.toolSpecs(s.Mode), forkcore.SystemPrompt(s.Mode))
 }
 
 func (e *Engine) newSession(spec forkcore.SessionSpec) (forkcore.Session, error) {

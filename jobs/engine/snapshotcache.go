@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -77,11 +78,36 @@ func (e *Engine) loadSnapshot(ctx context.Context, sessionID string, id forkcore
 	}
 	blobs, err := e.o.Store.Blobs(ctx, sessionID, ids...)
 	if err != nil {
-		return nil, fmt.Errorf("load segments of snapshot %s: %w", id, err)
+		return e.recoverSnapshot(ctx, sessionID, m, ids, err)
 	}
 	base, err := forkcore.LoadSnapshot(m, blobs)
 	if err != nil {
 		return nil, err
 	}
 	return &loadedSnapshot{manifest: m, base: base, segments: blobs}, nil
+}
+
+// recoverSnapshot goes on without the rendered head, should that alone be what is missing. Messages cannot be made anew.
+func (e *Engine) recoverSnapshot(ctx context.Context, sessionID string, m forkcore.Snapshot, ids []forkcore.Digest, cause error) (*loadedSnapshot, error) {
+	failed := func(err error) error { return fmt.Errorf("load segments of snapshot %s: %w", m.ID, err) }
+	if len(ids) == 0 || (!errors.Is(cause, forkcore.ErrNotFound) && !errors.Is(cause, forkcore.ErrCorrupt)) {
+		return nil, failed(cause)
+	}
+	messages, err := e.o.Store.Blobs(ctx, sessionID, ids[1:]...)
+	if err != nil {
+		return nil, failed(err)
+	}
+	s, err := e.o.Store.Session(ctx, sessionID)
+	if err != nil {
+		return nil, fmt.Errorf("load session: %w", err)
+	}
+	head, err := e.head(ctx, s, ids[0])
+	if err != nil {
+		return nil, err
+	}
+	m, base, err := forkcore.RecomputeSnapshot(m, head, messages)
+	if err != nil {
+		return nil, err
+	}
+	return &loadedSnapshot{manifest: m, base: base, segments: append([][]byte{head}, messages...)}, nil
 }

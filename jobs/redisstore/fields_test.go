@@ -21,7 +21,7 @@ func everything() fields {
 		f[name] = "x"
 	}
 	for name := range strings.FieldsSeq(`budget interactive background created updated version active_runs reserved input write_5m
-		write_1h read output cost unpriced index leader wake started ended requests tool_uses inherited inherited_read remaining
+		write_1h read output cost unpriced index leader wake started ended requests tool_uses inherited inherited_read remaining at_risk
 		generation first_input first_write_5m first_write_1h first_read first_output first_cost first_unpriced`) {
 		f[name] = "1"
 	}

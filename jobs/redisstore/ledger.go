@@ -37,7 +37,7 @@ func (s *Store) BeginRequest(ctx context.Context, h engine.Holder, row forkcore.
 		return fmt.Errorf("begin request: reservation of %d nano-dollars is negative", reserve)
 	}
 	st, err := heldStep(scriptBeginRequest, h, args{
-		"n": formatInt(row.N), "row": encodeRow(row), "reserve": formatInt(reserve), "limit": millis(gateLimit),
+		"n": formatInt(row.N), "row": encodeRow(row), "reserve": formatInt(reserve), "limit": millis(gateLimit), "at_risk": formatBool(row.AtRisk),
 	})
 	if err != nil {
 		return err

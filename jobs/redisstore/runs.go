@@ -61,6 +61,7 @@ func parseRun(f fields) (forkcore.Run, error) {
 		Cost:            r.cost(""),
 		InheritedTokens: r.int("inherited"),
 		InheritedRead:   r.int("inherited_read"),
+		AtRiskRequests:  r.int("at_risk"),
 		Report:          jsonField[forkcore.Report](r, "report"),
 	}
 	return run, r.err

@@ -57,6 +57,7 @@ func parseSession(f fields) (forkcore.Session, error) {
 		Usage:           r.usage(""),
 		Cost:            r.cost(""),
 		ReservedNanoUSD: r.int("reserved"),
+		AtRiskRequests:  r.int("at_risk"),
 		Warm:            jsonField[forkcore.CacheEntry](r, "warm"),
 	}
 	if t := r.text("thinking"); t != "" {

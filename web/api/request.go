@@ -24,6 +24,7 @@ type request struct {
 	Body           forkcore.Digest        `json:"body_sha256"`
 	BodyBytes      int64                  `json:"body_bytes"`
 	Marks          []mark                 `json:"marks"`
+	CacheAtRisk    bool                   `json:"cache_at_risk"`
 	ExpectedRead   *int64                 `json:"expected_read_tokens"`
 	ExpectedExact  bool                   `json:"expected_read_exact"`
 	Usage          *forkcore.Usage        `json:"usage"`
@@ -46,7 +47,7 @@ func requestView(r forkcore.RequestRow) request {
 	v := request{
 		RunID: r.RunID, N: r.N, StartedAt: stamp(r.StartedAt), FirstEventAt: stampOf(r.FirstEventAt), EndedAt: stampOf(r.EndedAt),
 		Attempt: r.Attempt, Model: r.Model, Prefix: r.Prefix, PrefixBytes: r.PrefixBytes, Body: r.Body, BodyBytes: r.BodyBytes,
-		Marks: make([]mark, len(r.Marks)), ExpectedRead: r.ExpectedRead, ExpectedExact: r.ExpectedExact, Usage: r.Usage, UsageEstimated: r.Estimated, CostNanoUSD: r.Cost,
+		Marks: make([]mark, len(r.Marks)), CacheAtRisk: r.AtRisk, ExpectedRead: r.ExpectedRead, ExpectedExact: r.ExpectedExact, Usage: r.Usage, UsageEstimated: r.Estimated, CostNanoUSD: r.Cost,
 		ReadFrom: r.ReadFrom, MissReason: r.Miss, StopReason: orNull(r.StopReason), Status: r.Status, Error: orNull(r.Error),
 	}
 	for i, m := range r.Marks {

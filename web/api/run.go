@@ -30,6 +30,7 @@ type run struct {
 	Snapshot       *string          `json:"snapshot"`
 	Background     bool             `json:"background"`
 	Leader         bool             `json:"leader"`
+	CacheAtRisk    bool             `json:"cache_at_risk"`
 	Usage          forkcore.Usage   `json:"usage"`
 	CostNanoUSD    *int64           `json:"cost_nanousd"`
 	HitRate        hitRate          `json:"hit_rate"`
@@ -58,7 +59,7 @@ func runView(r forkcore.Run) run {
 		ParentRunID: orNull(r.ParentRunID), Parent: orNull(r.ParentRunID),
 		DispatchID: orNull(r.DispatchID), Dispatch: orNull(r.DispatchID),
 		ToolUseID: orNull(r.ToolUseID), Index: r.Index, Snapshot: digestOrNull(r.Snapshot),
-		Background: r.Background, Leader: r.Leader,
+		Background: r.Background, Leader: r.Leader, CacheAtRisk: r.AtRiskRequests > 0,
 		Usage: r.Usage, CostNanoUSD: r.Cost.Known(), HitRate: hitRate{h.Total, h.Inherited, h.Own},
 		Requests: r.Requests, ToolUses: r.ToolUses, LastTool: orNull(r.LastTool), LastToolDetail: orNull(r.LastToolDetail),
 		StartedAt: stamp(r.StartedAt), EndedAt: stamp(r.EndedAt), Report: r.Report,

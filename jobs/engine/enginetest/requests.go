@@ -70,7 +70,12 @@ func testBeginRequest(f *fixture) {
 	equal(f, s.ReservedNanoUSD, 0, "reserved after settling")
 	equal(f, s.Cost, forkcore.Cost{NanoUSD: 80}, "cost")
 	f.wantError(f.store.BeginRequest(f.ctx, h, f.row(h, 3), 21, time.Minute), forkcore.ErrBudget, "begin beyond what was spent")
-	f.begin(h, 3, 20)
+	equal(f, f.run(h.RunID).AtRiskRequests, 0, "requests at risk")
+	third := f.row(h, 3)
+	third.AtRisk = true
+	f.noError(f.store.BeginRequest(f.ctx, h, third, 20, time.Minute), "begin at risk")
+	equal(f, f.run(h.RunID).AtRiskRequests, 1, "requests at risk")
+	equal(f, f.sessionNow().AtRiskRequests, 1, "requests at risk of the session")
 
 	_, _, err := f.store.Stop(f.ctx, f.session, "turn")
 	f.noError(err, "stop")

@@ -64,6 +64,10 @@ func (s *Store) BeginRequest(ctx context.Context, h engine.Holder, row forkcore.
 			return answer{}, forkcore.ErrBudget
 		}
 		r.Requests++
+		if row.AtRisk {
+			r.AtRiskRequests++
+			c.AtRiskRequests++
+		}
 		r.rows = append(r.rows, row)
 		r.open[row.N] = reserve
 		st.bill(r, reserve, forkcore.Usage{}, forkcore.Cost{})
