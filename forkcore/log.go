@@ -47,6 +47,9 @@ const (
 	MarkerLaunched MarkerType = "launched"
 	// MarkerStop keeps an answer's stop reason (Name) when it is neither end_turn nor tool_use.
 	MarkerStop MarkerType = "stop"
+	// MarkerCompact drops the history before it from the requests to come; the log keeps it. The next
+	// message, from the user, sums it up.
+	MarkerCompact MarkerType = "compact_boundary"
 	// MarkerBackground records that the run went on in a worker.
 	MarkerBackground MarkerType = "background"
 )

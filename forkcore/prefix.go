@@ -163,6 +163,14 @@ func contentStart(r Role) int { return len(`{"role":"","content":[`) + len(r) }
 // Len is the number of canonical bytes.
 func (p *Prefix) Len() int64 { return p.end }
 
+// Head is the prefix without any message.
+func (p *Prefix) Head() *Prefix {
+	if s := p.root.shared; s != nil {
+		return NewPrefix(s.segments[0])
+	}
+	return p.root
+}
+
 // Count is the number of messages, an open one included.
 func (p *Prefix) Count() int { return p.count }
 

@@ -12,6 +12,8 @@ type View struct {
 	Len int64
 	// Prefix is the whole history to send, a fork's inherited part included.
 	Prefix *Prefix
+	// Compacted is true once the history was replaced by a summary: then a fork's requests no longer start with its snapshot.
+	Compacted bool
 	// Pending are the tool calls of the last assistant message that no user message answers yet.
 	Pending []PendingCall
 	// AssistantSeq is the seq of the last assistant message.
@@ -87,6 +89,9 @@ func (v *View) Apply(e Entry) error {
 	if e.Marker == nil {
 		return fmt.Errorf("log entry %d is a marker without content", e.Seq)
 	}
+	if e.Marker.Type == MarkerCompact && (len(v.Pending) > 0 || v.Prefix.open) {
+		return fmt.Errorf("log entry %d compacts a history with an open end", e.Seq)
+	}
 	v.Len = e.Seq
 	v.applyMarker(e)
 	return nil
@@ -117,6 +122,10 @@ func (v *View) applyBytes(e Entry) error {
 
 func (v *View) applyMessage(m Message) {
 	v.last = &m
+	if v.Compacted && v.TurnRunID == "" {
+		// Written between turns: from now on this is the history that is complete.
+		v.Completed, v.CompletedSeq = v.Prefix, v.Len
+	}
 	if v.Launch != nil && m.Role == RoleUser && len(v.Pending) > 0 {
 		v.Launch.All = v.AllLaunched()
 	}
@@ -172,6 +181,8 @@ func (v *View) applyMarker(e Entry) {
 				p.Result = AppendToolResult(nil, id, Placeholder, false)
 			}
 		}
+	case MarkerCompact:
+		v.Prefix, v.Compacted, v.last, v.Launch = v.Prefix.Head(), true, nil, nil
 	case MarkerStop:
 		v.Stop = m.Name
 	}

@@ -2,6 +2,7 @@ package forkcore
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -380,5 +381,105 @@ func TestDeliveredHistoriesAreAnswered(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The histories that a person's dispatch may find: what the fork inherits is
+// always the last complete one, in the parent's own bytes, and no word is added but boilerplate and directive.
+func TestM26_DispatchByAPersonOverAnyHistory(t *testing.T) {
+	turn := func(l *logBuilder, q, a string) *logBuilder {
+		return l.marker(Marker{Type: MarkerTurnStart}).message(RoleUser, text(q)).message(RoleAssistant, text(a)).marker(Marker{Type: MarkerTurnEnd, State: Done})
+	}
+	results := func(l *logBuilder) *logBuilder {
+		return l.message(RoleAssistant, toolUse("t1", "Read", `{}`)).result("t1", "r").message(RoleUser, AppendToolResult(nil, "t1", "r", false))
+	}
+	tests := []struct {
+		name string
+		log  *logBuilder
+		want []string // texts or tool results of the inherited messages
+		seq  int64
+	}{
+		{"no turn yet", newLog(t), nil, 0},
+		{"the first turn runs", newLog(t).marker(Marker{Type: MarkerTurnStart}).message(RoleUser, text("q")), nil, 0},
+		{"a turn is complete", turn(newLog(t), "q", "a"), []string{"q", "a"}, 4},
+		{"the second turn runs", turn(newLog(t), "q", "a").marker(Marker{Type: MarkerTurnStart}).message(RoleUser, text("q2")).message(RoleAssistant, text("wait")), []string{"q", "a"}, 4},
+		{"the second turn waits for a tool", turn(newLog(t), "q", "a").marker(Marker{Type: MarkerTurnStart}).message(RoleUser, text("q2")).message(RoleAssistant, toolUse("t9", "Bash", `{}`)), []string{"q", "a"}, 4},
+		{"the second turn was stopped after tool results", results(turn(newLog(t), "q", "a").marker(Marker{Type: MarkerTurnStart}).message(RoleUser, text("q2"))).marker(Marker{Type: MarkerTurnEnd, State: Cancelled}), []string{"q", "a"}, 4},
+		{"it ends in tool results", results(newLog(t).marker(Marker{Type: MarkerTurnStart}).message(RoleUser, text("q"))).marker(Marker{Type: MarkerTurnEnd, State: Done}), []string{"q", "", "r"}, 6},
+		{"compacted between turns", turn(newLog(t), "q", "a").marker(Marker{Type: MarkerCompact}).message(RoleUser, text("summary")), []string{"summary"}, 6},
+		{"compacted, and a turn since", turn(turn(newLog(t), "q", "a").marker(Marker{Type: MarkerCompact}).message(RoleUser, text("summary")), "q2", "a2"), []string{"summary", "q2", "a2"}, 10},
+		{"compacted while a turn runs", turn(newLog(t), "q", "a").marker(Marker{Type: MarkerTurnStart}).message(RoleUser, text("q2")).message(RoleAssistant, text("a2")).marker(Marker{Type: MarkerCompact}).message(RoleUser, text("summary")), []string{"q", "a"}, 4},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			v := tt.log.view()
+			if v.CompletedSeq != tt.seq {
+				t.Errorf("complete up to entry %d, want %d", v.CompletedSeq, tt.seq)
+			}
+			snap, fresh, err := NewSnapshot("s", v.Completed, testParams, nil, v.CompletedSeq, nil, testTime)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, segments := v.Completed.Segments()
+			base, err := LoadSnapshot(snap, append(segments, fresh...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := messagesOf(t, mustComplete(t, base, "do it"))
+			last := got[len(got)-1]
+			if last.Role != RoleUser || len(last.Blocks) != 2 || last.Blocks[0].Text != Boilerplate() || last.Blocks[1].Text != "do it" {
+				t.Errorf("the last message is %s", last.Raw)
+			}
+			var inherited []string
+			for _, m := range got[:len(got)-1] {
+				inherited = append(inherited, m.Blocks[0].Text)
+			}
+			if d := cmp.Diff(tt.want, inherited); d != "" {
+				t.Errorf("inherited (-want +got):\n%s", d)
+			}
+			if snap.Placeholders != 0 || snap.PlaceholderEnd != 0 {
+				t.Errorf("placeholders for nobody: %+v", snap)
+			}
+		})
+	}
+}
+
+// A snapshot that was taken before a compaction is untouched by it, and a fork
+// that compacts goes on from its head alone.
+func TestCompactionLeavesSnapshotsAlone(t *testing.T) {
+	f := newFanOut(t, dispatching(t, 2))
+	v := NewView(f.base)
+	apply(t, v, Entry{Seq: 1, Kind: EntryMarker, Marker: &Marker{Type: MarkerForkOf}})
+	compact := Entry{Kind: EntryMarker, Marker: &Marker{Type: MarkerCompact}}
+	compact.Seq = 2
+	if err := v.Apply(compact); err == nil || v.Len != 1 {
+		t.Error("an open inheritance was compacted")
+	}
+	apply(t, v, Entry{Seq: 2, Kind: EntryMessage, Fragment: true, Bytes: DirectiveBlock("x")},
+		Entry{Seq: 3, Kind: EntryMessage, Bytes: EncodeMessage(RoleAssistant, toolUse("t1", "Read", `{}`))})
+	compact.Seq = 4
+	if err := v.Apply(compact); err == nil || v.Len != 3 {
+		t.Error("a call without its result was compacted away")
+	}
+	apply(t, v, Entry{Seq: 4, Kind: EntryMessage, Bytes: EncodeMessage(RoleUser, AppendToolResult(nil, "t1", "r", false))})
+	before := v.Prefix
+	compact.Seq = 5
+	apply(t, v, compact)
+	if _, ok := v.Last(); ok || !v.Compacted || !bytes.Equal(v.Prefix.Bytes(), f.head) {
+		t.Errorf("after the boundary: %d messages", v.Prefix.Count())
+	}
+	apply(t, v, Entry{Seq: 6, Kind: EntryMessage, Bytes: EncodeMessage(RoleUser, text("summary"))})
+	if got := messagesOf(t, v.Prefix); len(got) != 1 || got[0].Text() != "summary" {
+		t.Errorf("messages %q", raws(got))
+	}
+	if d := Step(v, KindFork, 0); d != (CallModel{}) {
+		t.Errorf("decision %+v, want CallModel", d)
+	}
+	if err := Verify(f.snap, before, nil); err != nil {
+		t.Error(err)
+	}
+	var mismatch *MismatchError
+	if err := Verify(f.snap, v.Prefix, func() ([][]byte, error) { return f.segments(), nil }); !errors.As(err, &mismatch) {
+		t.Errorf("a compacted request passes for the snapshot: %v", err)
 	}
 }

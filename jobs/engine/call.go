@@ -153,7 +153,7 @@ func (d *driver) build(ctx context.Context, attempt int) (*request, error) {
 		Live:         d.e.liveNow(),
 		FirstRequest: !d.answered, PreviousTail: d.previousTail,
 	}
-	if d.snap != nil {
+	if d.snap != nil && !d.view.Compacted {
 		p.Snapshot = &d.snap.manifest
 		err := forkcore.Verify(d.snap.manifest, d.view.Prefix, func() ([][]byte, error) { return d.snap.segments, nil })
 		if err != nil {
@@ -350,13 +350,16 @@ func (d *driver) settle(ctx context.Context, r *request, end *forkcore.ModelEnd,
 		row.Usage = &u
 		s.Entries = d.entriesAfter(r, u)
 		d.book(&row, u)
-		if d.run.Kind == forkcore.KindFork {
+		switch n := len(s.Entries); {
+		case d.run.Kind == forkcore.KindMain:
+			if n > 0 {
+				s.Warm = &s.Entries[n-1]
+			}
+		case !d.view.Compacted: // afterwards nothing of its requests is inherited
 			if row.First {
 				d.inherited = u.Cached()
 			}
 			s.InheritedTokens, s.InheritedRead = d.inherited, min(u.CacheRead, d.inherited)
-		} else if n := len(s.Entries); n > 0 {
-			s.Warm = &s.Entries[n-1]
 		}
 		info, _ := d.e.o.Catalogue.Model(row.Model)
 		row.Miss = forkcore.Explain(forkcore.Outcome{
