@@ -73,21 +73,3 @@ type GateEvent struct {
 	// Cause is "dispatch", "message_start", "limit", "leader_ended" or "expired".
 	Cause string `json:"cause"`
 }
-
-// Quote is the price of a fan-out's first requests before it is sent, in
-// integer nano-dollars; nil costs mean the model has no price.
-type Quote struct {
-	Model           string `json:"model"`
-	Children        int    `json:"children"`
-	PrefixTokens    int64  `json:"prefix_tokens"`    // already held by the longest live entry (0 when cold)
-	SharedTokens    int64  `json:"shared_tokens"`    // the whole shared prefix, boilerplate included
-	DirectiveTokens int64  `json:"directive_tokens"` // sum over children
-	Exact           bool   `json:"exact"`            // false: token counts are estimated from bytes
-	Warm            bool   `json:"warm"`             // an entry is alive now
-	ColdNanoUSD     *int64 `json:"cold_nanousd"`     // leader writes all, followers read
-	WarmNanoUSD     *int64 `json:"warm_nanousd"`     // leader reads the live entry
-	UngatedNanoUSD  *int64 `json:"ungated_nanousd"`  // all at once, at the present temperature
-	UnsharedNanoUSD *int64 `json:"unshared_nanousd"` // no cache at all
-	SavingNanoUSD   *int64 `json:"saving_nanousd"`   // what the gate saves at the present temperature
-	Gate            bool   `json:"gate"`             // whether the dispatch would be gated
-}

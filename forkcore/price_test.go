@@ -7,8 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// B43: each class is priced once, at its own rate.
-func TestCostPricesEachClassOnce(t *testing.T) {
+func TestB43_EachClassIsPricedOnceAtItsOwnRate(t *testing.T) {
 	c, err := ParseCatalogue([]byte(`{"as_of":"2026-11-30","models":[{"id":"m","input":3,"output":15,"write_5m":3.75,"write_1h":6,"read":0.30}]}`))
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +35,7 @@ func TestCostPricesEachClassOnce(t *testing.T) {
 	}
 }
 
-func TestUnknownModelHasNoPrice(t *testing.T) {
+func TestB43_UnknownModelHasNoPrice(t *testing.T) {
 	c, err := EmbeddedCatalogue()
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +57,11 @@ func TestEmbeddedCatalogue(t *testing.T) {
 		t.Errorf("AsOf = %q", c.AsOf)
 	}
 	row := func(id string, in, out, w5, w1, read, minimum int64) ModelInfo {
-		return ModelInfo{ID: id, Rates: Rates{Input: in, Output: out, Write5m: w5, Write1h: w1, Read: read}, MinCacheable: minimum}
+		m := ModelInfo{ID: id, Rates: Rates{Input: in, Output: out, Write5m: w5, Write1h: w1, Read: read}, MinCacheable: minimum, Window: 1_000_000, MaxOutput: 128_000}
+		if id == "claude-opus-4-5" || id == "claude-haiku-4-5" {
+			m.Window, m.MaxOutput = 200_000, 64_000
+		}
+		return m
 	}
 	haiku := row("claude-haiku-5-5", 100, 500, 125, 200, 10, 0)
 	haiku.AboveInput, haiku.Above = 100_000, Rates{Input: 500, Output: 2500, Write5m: 625, Write1h: 1000, Read: 50}
@@ -140,6 +143,10 @@ func TestParseCatalogueRefuses(t *testing.T) {
 		{"a negative price", `{"models":[{"id":"m",` + strings.Replace(good, "15", "-15", 1) + `}]}`, "above 0"},
 		{"a bad tier", `{"models":[{"id":"m",` + good + `,"above":{"total_input":9,"input":1}}]}`, "m above"},
 		{"listed twice", `{"models":[{"id":"m",` + good + `},{"id":"m",` + good + `}]}`, "listed twice"},
+		{"more output than the window holds", `{"models":[{"id":"m",` + good + `,"window":8,"max_output":9}]}`, "the window holds"},
+		{"a negative window", `{"models":[{"id":"m",` + good + `,"window":-1,"max_output":-2}]}`, "counts of tokens"},
+		{"a negative output", `{"models":[{"id":"m",` + good + `,"max_output":-1}]}`, "counts of tokens"},
+		{"a negative minimum", `{"models":[{"id":"m",` + good + `,"min_cacheable":-1}]}`, "counts of tokens"},
 		{"without an id", `{"models":[{` + good + `}]}`, "is empty"},
 	}
 	for _, tt := range tests {

@@ -28,6 +28,8 @@ type ForkSpec struct {
 	Isolation  string      `json:"isolation,omitempty"` // shared or worktree; default shared
 	Gate       GateMode    `json:"gate,omitempty"`      // default auto
 	BudgetUSD  *float64    `json:"budget_usd,omitempty"`
+	// Jobs is what the caller expects of the work. It changes the advice of the quote and nothing else.
+	Jobs Jobs `json:"jobs,omitzero"`
 }
 
 // TranscriptLine is one line of a log as readers see it. Message holds the

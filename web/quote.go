@@ -39,17 +39,6 @@ type quoteBar struct {
 	Chosen            bool   // this is what the dispatch would cost
 }
 
-// expected is the price of a fan-out as it would be sent now; nil without a price.
-func expected(q forkcore.Quote) *int64 {
-	if q.Children > 1 && !q.Gate {
-		return q.UngatedNanoUSD
-	}
-	if q.Warm {
-		return q.WarmNanoUSD
-	}
-	return q.ColdNanoUSD
-}
-
 // extraFork is the price of the first request of one more fork with a directive of average length.
 func extraFork(info forkcore.ModelInfo, q forkcore.Quote) int64 {
 	own := q.DirectiveTokens / int64(max(q.Children, 1))
@@ -83,7 +72,7 @@ func newOffer(q forkcore.Quote, forks int, wish forkcore.GateMode, session forkc
 	if w := session.Warm; q.Warm && w != nil && w.ExpiresAt().After(now) {
 		v.Until = w.ExpiresAt()
 	}
-	cost := expected(q)
+	cost := q.Expected()
 	if forks > 0 {
 		v.Expected = dollars(cost)
 	}

@@ -101,9 +101,9 @@ func TestExtraFork(t *testing.T) {
 					continue
 				}
 				s := forkcore.Snapshot{Bytes: bytes}
-				quote := func(n int) forkcore.Quote { return forkcore.NewQuote(info, true, s, best, directives(n), mode) }
+				quote := func(n int) forkcore.Quote { return forkcore.NewQuote(info, true, s, best, directives(n), mode, forkcore.Jobs{}) }
 				five, six := quote(5), quote(6)
-				if got, want := extraFork(info, five), *expected(six)-*expected(five); got != want {
+				if got, want := extraFork(info, five), *six.Expected()-*five.Expected(); got != want {
 					t.Errorf("%d bytes, held %t, gate %s: one more is %d, the quotes say %d", bytes, best != nil, mode, got, want)
 				}
 			}

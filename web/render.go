@@ -57,17 +57,7 @@ func dollars(nano *int64) string {
 	if nano == nil {
 		return "no price"
 	}
-	const unit = 100_000 // a ten-thousandth of a dollar
-	n := *nano
-	sign := ""
-	if n < 0 {
-		sign, n = "−", -n
-	}
-	tenThousandths := (n + unit/2) / unit
-	if n > 0 && tenThousandths == 0 {
-		return sign + "< $0.0001"
-	}
-	return fmt.Sprintf("%s$%d.%04d", sign, tenThousandths/10_000, tenThousandths%10_000)
+	return forkcore.Dollars(*nano)
 }
 
 // percent shows a fraction with one decimal; nil is a dash.
@@ -85,13 +75,7 @@ func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC
 func machineMoment(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // grouped shows a number with a comma between thousands.
-func grouped(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
+func grouped(n int64) string { return forkcore.Grouped(n) }
 
 // shorten cuts a text to a number of characters, on one line.
 func shorten(text string, limit int) string {
