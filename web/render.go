@@ -9,6 +9,8 @@ import (
 
 	"github.com/a-h/templ"
 	"github.com/labstack/echo/v4"
+
+	"forkyard/forkcore"
 )
 
 //go:generate go tool templ generate

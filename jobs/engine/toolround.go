@@ -161,9 +161,12 @@ func (d *driver) launch(ctx context.Context, calls []forkcore.PendingCall) error
 	if err != nil {
 		return err
 	}
-	plan, err := d.e.planDispatch(ctx, d.session, d.view.Prefix, d.view.Len, specs, d.e.o.Gate)
+	plan, err := d.e.planDispatch(ctx, d.session, d.view.Prefix, d.view.Len, specs, d.e.o.Gate, forkcore.Jobs{})
 	if err != nil {
 		return err
+	}
+	if err := plan.quote.Window.Refusal(); err != nil {
+		return d.refuseAll(ctx, specs, err)
 	}
 	cd, err := plan.create(id, d.run.ID)
 	if err != nil {
@@ -189,6 +192,20 @@ func (d *driver) launch(ctx context.Context, calls []forkcore.PendingCall) error
 	return d.apply(cd.Launch)
 }
 
+// refuseAll answers the calls of a dispatch that cannot be started.
+func (d *driver) refuseAll(ctx context.Context, specs []childSpec, cause error) error {
+	text := cause.Error()
+	var conflict *forkcore.ConflictError
+	if errors.As(cause, &conflict) {
+		text += ". " + conflict.NextStep
+	}
+	var refused []forkcore.Entry
+	for _, s := range specs {
+		refused = append(refused, d.result(forkcore.ToolCall{ID: s.toolUseID, Name: forkcore.AgentToolName}, forkcore.ToolResult{Text: text, IsError: true}))
+	}
+	return d.append(ctx, nil, refused...)
+}
+
 // childSpec is one child to be.
 type childSpec struct {
 	title, prompt, toolUseID string
@@ -207,7 +224,7 @@ type dispatchPlan struct {
 }
 
 // planDispatch takes the snapshot of a history and prices a fan-out over it.
-func (e *Engine) planDispatch(ctx context.Context, s forkcore.Session, history *forkcore.Prefix, upTo int64, specs []childSpec, gate forkcore.GateMode) (*dispatchPlan, error) {
+func (e *Engine) planDispatch(ctx context.Context, s forkcore.Session, history *forkcore.Prefix, upTo int64, specs []childSpec, gate forkcore.GateMode, jobs forkcore.Jobs) (*dispatchPlan, error) {
 	entries, err := e.o.Store.CacheEntries(ctx, s.ID)
 	if err != nil {
 		return nil, fmt.Errorf("load cache entries: %w", err)
@@ -227,7 +244,7 @@ func (e *Engine) planDispatch(ctx context.Context, s forkcore.Session, history *
 		}
 	}
 	info, priced := e.o.Catalogue.Model(s.Model)
-	p.quote = forkcore.NewQuote(info, priced, snap, p.best, p.blocks, gate)
+	p.quote = forkcore.NewQuote(info, priced, snap, p.best, p.blocks, gate, jobs)
 	return p, nil
 }
 

@@ -111,7 +111,7 @@ func (e *Engine) QuoteForks(ctx context.Context, sessionID string, spec forkcore
 	if err != nil {
 		return forkcore.Quote{}, err
 	}
-	return plan.quote, nil
+	return plan.quote, plan.quote.Window.Refusal()
 }
 
 // Fork starts a fan-out over the last completed turn: no words are put into
@@ -130,8 +130,11 @@ func (e *Engine) Fork(ctx context.Context, sessionID string, spec forkcore.ForkS
 	if err != nil {
 		return none, nil, err
 	}
-	// A repeat starts nothing, so it costs nothing: it is answered whatever is left of the budget.
+	// A repeat starts nothing, so it costs nothing: it is answered whatever is left of the budget and of the window.
 	if _, err := e.o.Store.Dispatch(ctx, id); errors.Is(err, forkcore.ErrNotFound) {
+		if err := plan.quote.Window.Refusal(); err != nil {
+			return none, nil, err
+		}
 		if err := e.affordForks(s, plan); err != nil {
 			return none, nil, err
 		}
@@ -250,6 +253,7 @@ func (e *Engine) planForks(ctx context.Context, sessionID string, spec forkcore.
 			bad.Add("budget_usd", "%v", err)
 		}
 	}
+	bad.Fields = append(bad.Fields, spec.Jobs.Invalid()...)
 	if len(bad.Fields) > 0 {
 		return s, nil, &bad
 	}
@@ -264,7 +268,7 @@ func (e *Engine) planForks(ctx context.Context, sessionID string, spec forkcore.
 		return s, nil, err
 	}
 	e.views.put(s.ID, o.view)
-	plan, err := e.planDispatch(ctx, s, o.view.Completed, o.view.CompletedSeq, specs, gate)
+	plan, err := e.planDispatch(ctx, s, o.view.Completed, o.view.CompletedSeq, specs, gate, spec.Jobs)
 	if errors.Is(err, forkcore.ErrUnanswered) {
 		return s, nil, &forkcore.ConflictError{Message: err.Error(), NextStep: "Send a message first, so that the open calls are answered"}
 	}

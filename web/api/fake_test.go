@@ -169,10 +169,16 @@ func newFake() *fake {
 		},
 		{RunID: forkID, SessionID: sessionID, N: 2, StartedAt: noon, Attempt: 1, Model: "x", Status: forkcore.RequestOpen},
 	}
-	quoted := int64(1000)
+	quoted, zero := int64(1000), int64(0)
+	quote := forkcore.Quote{
+		Model: "claude-sonnet-5-5", Children: 2, Gate: true, ColdNanoUSD: &quoted, ColdNote: "Cold.", SharedBytes: 6, Unique: []forkcore.Unique{{Bytes: 5, Tokens: 2}, {Bytes: 4, Tokens: 1}},
+		Window:    &forkcore.Window{Tokens: 9, SharedTokens: 2, OwnTokens: 2, Index: 0, OutputTokens: 9, Note: "An answer is cut."},
+		BreakEven: &forkcore.BreakEven{Turns: 5, Assumed: true, NeededTokens: &zero, CarriedNanoUSD: &zero}, Advice: &forkcore.Advice{Choice: forkcore.ChooseNoFork, Reason: "Short."},
+		PerTurn: []forkcore.TurnCost{{Turn: 1, ForkNanoUSD: &quoted}},
+	}
 	d := forkcore.Dispatch{
 		ID: dispatchID, SessionID: sessionID, ParentRunID: mainID, Snapshot: snapID, RunIDs: []string{forkID, otherFork},
-		Quote:    forkcore.Quote{Model: "claude-sonnet-5-5", Children: 2, Gate: true, ColdNanoUSD: &quoted},
+		Quote:    quote,
 		GateMode: forkcore.GateAuto, Gate: forkcore.GateOpen, Generation: 1, LeaderRunID: forkID,
 		GateHistory: []forkcore.GateEvent{{At: noon, Generation: 1, Type: "closed", RunID: forkID, Cause: "dispatch"}},
 		Usage:       sample, Cost: forkcore.Cost{NanoUSD: 234}, FirstRequests: forkcore.Cost{NanoUSD: 1500}, FirstRequestUsage: sample,
