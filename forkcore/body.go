@@ -3,9 +3,7 @@ package forkcore
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
 	"fmt"
-	"hash"
 	"io"
 	"slices"
 	"sync"
@@ -17,7 +15,7 @@ type Body struct {
 	pieces [][]byte
 	length int64
 	// hashed is the state after the first pieces, when others have hashed them already.
-	hashed hash.Hash
+	hashed shaState
 	from   int
 }
 
@@ -42,8 +40,15 @@ func (p *Prefix) Body(marks []Mark, params Params) (*Body, error) {
 			return nil, fmt.Errorf("two marks at offset %d (%s)", m.Offset, m.Block)
 		}
 	}
-	b := &Body{pieces: make([][]byte, 0, 2*p.links+2*len(sorted)+2)}
-	for _, l := range p.chain() {
+	chain := p.chain()
+	n := len(chain) + 2*len(sorted) + 1
+	for _, l := range chain {
+		if l.comma {
+			n++
+		}
+	}
+	b := &Body{pieces: make([][]byte, 0, n)}
+	for _, l := range chain {
 		if l.comma {
 			b.add(comma)
 		}
@@ -69,7 +74,7 @@ func (p *Prefix) Body(marks []Mark, params Params) (*Body, error) {
 // their bodies.
 type markedStates struct {
 	mu     sync.Mutex
-	states map[markedKey]hash.Hash
+	states map[markedKey]shaState
 }
 
 type markedKey struct {
@@ -82,25 +87,27 @@ type markedKey struct {
 const markedKept = 16
 
 // after gives the state after pieces, which are the prefix with these marks.
-func (s *markedStates) after(marks []Mark, pieces [][]byte) hash.Hash {
+func (s *markedStates) after(marks []Mark, pieces [][]byte) shaState {
 	var key markedKey
 	for i, m := range marks {
 		key.offsets[i], key.ttls[i] = m.Offset, m.TTL
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h, ok := s.states[key]
+	state, ok := s.states[key]
 	if !ok {
-		h = sha256.New()
+		h := newSHA()
+		defer h.free()
 		for _, p := range pieces {
 			h.Write(p)
 		}
 		if s.states == nil || len(s.states) >= markedKept {
-			s.states = map[markedKey]hash.Hash{}
+			s.states = map[markedKey]shaState{}
 		}
-		s.states[key] = h
+		state = h.state()
+		s.states[key] = state
 	}
-	return h
+	return state
 }
 
 // StripMarks takes the marks out of a body that was made with them: what remains is the canonical bytes and the close
@@ -136,24 +143,12 @@ func (b *Body) Len() int64 { return b.length }
 
 // Digest hashes the bytes as sent; what siblings share is hashed once for all.
 func (b *Body) Digest() (d Digest) {
-	h := sha256.New()
-	if b.hashed != nil {
-		h = clone(b.hashed)
-	}
+	h := b.hashed.resume()
+	defer h.free()
 	for _, p := range b.pieces[b.from:] {
 		h.Write(p)
 	}
-	h.Sum(d[:0])
-	return d
-}
-
-// clone continues a SHA-256 state without touching it.
-func clone(h hash.Hash) hash.Hash {
-	c, err := h.(hash.Cloner).Clone()
-	if err != nil {
-		panic("forkcore: a SHA-256 state cannot be cloned: " + err.Error()) // crypto/sha256 documents that it can
-	}
-	return c
+	return h.digest()
 }
 
 // Reader opens a fresh reader; each Read fills its buffer across pieces.

@@ -2,9 +2,7 @@ package forkcore
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"fmt"
-	"hash"
 	"slices"
 	"sort"
 	"strconv"
@@ -28,13 +26,13 @@ type Prefix struct {
 	role  Role // of the message, empty for the head
 	// calls are the ids of the message's tool_use blocks, answers those that its tool_result blocks name.
 	calls, answers []string
-	open           bool   // the last message's content array is not closed
-	sha256         Digest // of the message, where known
+	open           bool    // the last message's content array is not closed
+	sha256         *Digest // of the message, where known
 	// opens is set on the link that closes an open message: the link before it.
 	opens *Prefix
 
 	ends []blockEnd // in this link, by offset
-	sum  hash.Hash  // state after the last byte; only ever cloned
+	sum  shaState   // after the last byte
 
 	system string       // path of the last system block, on the root
 	shared *inheritance // set on a link that LoadSnapshot made of many segments
@@ -51,37 +49,34 @@ type blockEnd struct {
 
 // NewPrefix starts a chain with a latched request head (see EncodeHead).
 func NewPrefix(head []byte) *Prefix {
-	p := &Prefix{piece: head[:len(head):len(head)], end: int64(len(head)), links: 1, sum: sha256.New()}
+	p := &Prefix{piece: head[:len(head):len(head)], end: int64(len(head)), links: 1}
 	p.root = p
+	h := newSHA()
+	defer h.free()
 	at := max(len(head)-len(headClose), 0)
-	p.write(0, at)
+	h.Write(head[:at])
 	if at > 0 {
-		p.ends = []blockEnd{{offset: int64(at), message: -1, markable: head[at-1] == '}', id: p.state()}}
+		p.ends = []blockEnd{{offset: int64(at), message: -1, markable: head[at-1] == '}', id: h.digest()}}
 		p.system = jsonPath(head[:at])
 	}
-	p.write(at, len(head))
+	h.Write(head[at:])
+	p.sum = h.state()
 	return p
-}
-
-func (p *Prefix) write(from, to int) { p.sum.Write(p.piece[from:to]) }
-
-func (p *Prefix) state() (d Digest) {
-	p.sum.Sum(d[:0])
-	return d
 }
 
 // next makes an empty link behind p.
 func (p *Prefix) next() *Prefix {
-	return &Prefix{parent: p, root: p.root, links: p.links + 1, count: p.count, start: p.end, sum: clone(p.sum)}
+	return &Prefix{parent: p, root: p.root, links: p.links + 1, count: p.count, start: p.end}
 }
 
 // Append gives the prefix that has one more message. An open last message must
 // be completed first.
 func (p *Prefix) Append(m Message) *Prefix {
 	n := p.nextMessage(m.Role, m.Raw)
-	n.sha256 = m.Sum
-	done := n.blocks(contentStart(m.Role), m.Blocks)
-	n.write(done, len(m.Raw))
+	if !m.Sum.IsZero() {
+		n.sha256 = &m.Sum
+	}
+	n.hash(contentStart(m.Role), m.Blocks)
 	return n
 }
 
@@ -89,14 +84,20 @@ func (p *Prefix) Append(m Message) *Prefix {
 func (p *Prefix) appendOpen(m Message) *Prefix {
 	n := p.nextMessage(m.Role, m.Raw[:len(m.Raw)-len(messageClose)])
 	n.open = true
-	n.blocks(contentStart(m.Role), m.Blocks)
+	n.hash(contentStart(m.Role), m.Blocks)
 	return n
 }
 
-// blocks hashes the blocks that stand from piece[at:] on and notes their ends.
-// It returns how many bytes of piece are hashed.
-func (p *Prefix) blocks(at int, blocks []Block) (done int) {
-	first := 0
+// hash continues the state of the parent over this link, and notes where its
+// blocks end: they stand from piece[at:] on.
+func (p *Prefix) hash(at int, blocks []Block) {
+	h := p.parent.sum.resume()
+	defer h.free()
+	if p.comma {
+		h.Write(comma)
+	}
+	p.ends = make([]blockEnd, 0, len(blocks))
+	done, first := 0, 0
 	if o := p.opens; o != nil && len(o.ends) > 0 {
 		first = o.ends[len(o.ends)-1].block + 1
 	}
@@ -111,11 +112,12 @@ func (p *Prefix) blocks(at int, blocks []Block) (done int) {
 			at++
 		}
 		at += len(b.Raw)
-		p.write(done, at)
+		h.Write(p.piece[done:at])
 		done = at
-		p.ends = append(p.ends, blockEnd{offset: p.start + int64(at), message: p.count - 1, block: first + i, markable: markable(b), id: p.state()})
+		p.ends = append(p.ends, blockEnd{offset: p.start + int64(at), message: p.count - 1, block: first + i, markable: markable(b), id: h.digest()})
 	}
-	return done
+	h.Write(p.piece[done:])
+	p.sum = h.state()
 }
 
 func (p *Prefix) nextMessage(role Role, raw []byte) *Prefix {
@@ -125,7 +127,6 @@ func (p *Prefix) nextMessage(role Role, raw []byte) *Prefix {
 	if n.count > 0 {
 		n.comma = true
 		n.start++
-		n.sum.Write(comma)
 	}
 	n.count++
 	n.end = n.start + int64(len(raw))
@@ -150,8 +151,7 @@ func (p *Prefix) Complete(fragment []byte) (*Prefix, []Block, error) {
 	n.piece = make([]byte, 0, len(fragment)+len(messageClose)+1)
 	n.piece = append(append(append(n.piece, ','), fragment...), messageClose...)
 	n.end = n.start + int64(len(n.piece))
-	done := n.blocks(1, blocks)
-	n.write(done, len(n.piece))
+	n.hash(1, blocks)
 	return n, blocks, nil
 }
 
@@ -268,7 +268,7 @@ func (p *Prefix) Segments() ([]Segment, [][]byte) {
 	var segs []Segment
 	var raws [][]byte
 	for _, l := range p.chain() {
-		raw, sum := l.piece, l.sha256
+		raw := l.piece
 		switch last := len(raws) - 1; {
 		case l.shared != nil:
 			segs = append(segs, l.shared.manifest...)
@@ -278,10 +278,12 @@ func (p *Prefix) Segments() ([]Segment, [][]byte) {
 			raw = append(append(make([]byte, 0, len(raws[last])+len(raw)), raws[last]...), raw...)
 			segs, raws = segs[:last], raws[:last]
 		}
-		if sum.IsZero() {
-			sum = DigestOf(raw)
+		sum := l.sha256
+		if sum == nil {
+			d := DigestOf(raw)
+			sum = &d
 		}
-		segs = append(segs, Segment{SHA256: sum, Bytes: int64(len(raw)), Open: l.open})
+		segs = append(segs, Segment{SHA256: *sum, Bytes: int64(len(raw)), Open: l.open})
 		raws = append(raws, raw)
 	}
 	return segs, raws
@@ -402,7 +404,8 @@ func (p *Prefix) intact() bool {
 
 // rehash hashes the first n bytes as they are now.
 func (p *Prefix) rehash(n int64) (d Digest) {
-	h := sha256.New()
+	h := newSHA()
+	defer h.free()
 	for _, l := range p.chain() {
 		if l.comma && l.start <= n {
 			h.Write(comma)
@@ -411,6 +414,5 @@ func (p *Prefix) rehash(n int64) (d Digest) {
 			h.Write(l.piece[:min(n-l.start, int64(len(l.piece)))])
 		}
 	}
-	h.Sum(d[:0])
-	return d
+	return h.digest()
 }
