@@ -228,6 +228,9 @@ func ValidInput(raw []byte) bool {
 // stops at 10,000 levels, other readers much earlier.
 const maxInputDepth = 500
 
+// maxBlockDepth is that of a block around such an input.
+const maxBlockDepth = maxInputDepth + 1
+
 // depth is how deep valid JSON nests.
 func depth(raw []byte) int {
 	deepest, now := 0, 0

@@ -106,6 +106,9 @@ func parseBlock(raw []byte) (Block, error) {
 	if len(raw) == 0 || raw[0] != '{' {
 		return Block{}, fmt.Errorf("%w: a block is no object", ErrNotCanonical)
 	}
+	if depth(raw) > maxBlockDepth {
+		return Block{}, fmt.Errorf("%w: a block nests deeper than %d levels", ErrNotCanonical, maxBlockDepth)
+	}
 	// By exact keys: encoding/json would take "ID" for "id", and then a block
 	// would be answered under a name that it does not have on the wire.
 	var v map[string]json.RawMessage

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -126,6 +127,8 @@ func FuzzParseMessage(f *testing.F) {
 	f.Add([]byte(`{"role":"assistant","content":[` + thinkingBlock + `,{"type":"tool_use","id":"t","name":"n","input":{ "a" : [ 1.0 ] }}]}`))
 	f.Add([]byte(`{"role":"user","contenX":[]}`))
 	f.Add([]byte(`{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":[]},{"type":"x"}]}`))
+	f.Add([]byte(`{"role":"assistant","content":[{ "k" : [1E+400, 0.10 ] , "k":{} ,"type":"\u0074ext","text":"\/\ud83d"}]}`))
+	f.Add([]byte(`{"role":"user","content":[{"type":"future_x","cache_control":{"type":"ephemeral"},"content":[{"cache_control":1}]}]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		m, err := ParseMessage(raw)
 		if err != nil {
@@ -140,6 +143,11 @@ func FuzzParseMessage(f *testing.F) {
 		}
 		if got := EncodeMessage(m.Role, raws...); !bytes.Equal(got, raw) {
 			t.Fatalf("parsed %q, encodes to %q", raw, got)
+		}
+		// What grows from views is judged like the bytes.
+		whole := slices.Concat(testHead(), raw, requestClose(testParams))
+		if d := cmp.Diff(Validate(whole), NewPrefix(testHead()).Append(m).Violations(nil, testParams, int64(len(whole)))); d != "" {
+			t.Fatalf("%q\nValidate, Violations (-,+):\n%s", raw, d)
 		}
 	})
 }

@@ -34,6 +34,8 @@ type Prefix struct {
 	ends []blockEnd // in this link, by offset
 	sum  shaState   // after the last byte
 
+	check Checker // what is broken in a request of these messages
+
 	system string       // path of the last system block, on the root
 	shared *inheritance // set on a link that LoadSnapshot made of many segments
 }
@@ -49,7 +51,7 @@ type blockEnd struct {
 
 // NewPrefix starts a chain with a latched request head (see EncodeHead).
 func NewPrefix(head []byte) *Prefix {
-	p := &Prefix{piece: head[:len(head):len(head)], end: int64(len(head)), links: 1}
+	p := &Prefix{piece: head[:len(head):len(head)], end: int64(len(head)), links: 1, check: NewChecker(head)}
 	p.root = p
 	h := newSHA()
 	defer h.free()
@@ -100,6 +102,11 @@ func (p *Prefix) hash(at int, blocks []Block) {
 	done, first := 0, 0
 	if o := p.opens; o != nil && len(o.ends) > 0 {
 		first = o.ends[len(o.ends)-1].block + 1
+	}
+	if p.opens != nil {
+		p.check = p.parent.check.Blocks(blocks)
+	} else {
+		p.check = p.parent.check.Message(p.role, blocks)
 	}
 	for i, b := range blocks {
 		switch b.Type {
@@ -362,7 +369,10 @@ func joinSegments(manifest []Segment, segments [][]byte) (*Prefix, error) {
 			chain = chain.Append(m)
 		}
 	}
-	p := &Prefix{piece: chain.Bytes(), end: chain.end, links: 1, count: chain.count, open: true, sum: chain.sum, system: chain.root.system}
+	p := &Prefix{
+		piece: chain.Bytes(), end: chain.end, links: 1, count: chain.count, open: true, sum: chain.sum,
+		system: chain.root.system, check: chain.check,
+	}
 	p.root = p
 	for _, l := range chain.chain() {
 		p.ends = append(p.ends, l.ends...)
