@@ -20,21 +20,21 @@ var palette = []string{
 	`{"type":"text","text":"a","text":"b","citations":[{"cache_control":{"type":"x"}}]}`, `{ "type" : "tool_use" , "id" : "t4" , "name" : "" , "input" : [ ] }`, `{"type":"web_search_tool_result"}`,
 }
 
-// conversation is a request made piece by piece, and the same request as a body.
-type conversation struct {
+// growing is a request that is made piece by piece, and the same request as a body.
+type growing struct {
 	check    Checker
 	marks    []Mark
 	messages [][]string // blocks with marks
 }
 
-func (c conversation) fork() conversation {
+func (c growing) fork() growing {
 	c.marks = append([]Mark(nil), c.marks...)
 	c.messages = append([][]string(nil), c.messages...)
 	return c
 }
 
 // grow adds a message, in one piece or in two, and plans marks for some of its blocks.
-func (c *conversation) grow(t testing.TB, r *rand.Rand) {
+func (c *growing) grow(t testing.TB, r *rand.Rand) {
 	role := []Role{RoleUser, RoleAssistant}[r.IntN(2)]
 	var raws [][]byte
 	var marked []string
@@ -57,7 +57,7 @@ func (c *conversation) grow(t testing.TB, r *rand.Rand) {
 	c.messages = append(c.messages, append([]string{string(role)}, marked...))
 }
 
-func (c *conversation) body(head []byte, p Params) []byte {
+func (c *growing) body(head []byte, p Params) []byte {
 	var wire []string
 	for _, m := range c.messages {
 		wire = append(wire, said(m[0], m[1:]...))
@@ -76,7 +76,7 @@ func TestCheckerSaysWhatValidateSays(t *testing.T) {
 	rules := map[string]int{}
 	for round := range 150 {
 		head, params := []byte(heads[r.IntN(len(heads))]), Params{MaxTokens: int64(r.IntN(2))}
-		judge := func(c conversation) {
+		judge := func(c growing) {
 			t.Helper()
 			body := c.body(head, params)
 			want := Validate(body)
@@ -87,12 +87,12 @@ func TestCheckerSaysWhatValidateSays(t *testing.T) {
 				t.Fatalf("round %d: %s\nValidate, Checker (-,+):\n%s", round, body, d)
 			}
 		}
-		c := conversation{check: NewChecker(head)}
+		c := growing{check: NewChecker(head)}
 		for range r.IntN(6) {
 			c.grow(t, r)
 		}
 		judge(c)
-		siblings := []conversation{c.fork(), c.fork(), c.fork()}
+		siblings := []growing{c.fork(), c.fork(), c.fork()}
 		for range 3 {
 			for i := range siblings {
 				siblings[i].grow(t, r)
