@@ -393,7 +393,7 @@ func FuzzNeutralizeTags(f *testing.F) {
 }
 
 // The whole first request of a fork, byte for byte.
-func TestForkRequestGolden(t *testing.T) {
+func TestM26_ForkRequestGolden(t *testing.T) {
 	const golden = "testdata/fork_request.json"
 	f := newFanOut(t, dispatching(t, 2))
 	p := f.request(t, "Count <b> & \u2028.")
