@@ -100,6 +100,22 @@ func (c Checker) Violations(marks []Mark, closing []byte, size int64) []Violatio
 	return c.finish(marks, closing, size)
 }
 
+// Admit is nil when a message may follow, and else an error that says what it
+// would break in this and every later request. What is wrong with the messages
+// before it, or not yet answered in it, does not count.
+func (c Checker) Admit(m Message) error {
+	before := c.begin(m.Role)
+	after := before.Blocks(m.Blocks)
+	var faults []Violation
+	for f := after.found; f != before.found; f = f.previous {
+		faults = append(faults, f.Violation)
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the message could not be sent back: %s", listed(verdict(faults)))
+}
+
 func (c *Checker) add(rule, path, format string, args ...any) {
 	c.note(Violation{Rule: rule, Path: path, Message: fmt.Sprintf(format, args...)})
 }
@@ -386,6 +402,9 @@ func (c *Checker) letterAt(path string) byte {
 func (p *Prefix) Violations(marks []Mark, params Params, size int64) []Violation {
 	return p.check.Violations(marks, requestClose(params), size)
 }
+
+// Admit says what the model's answer m would break in later requests; nil: nothing.
+func (p *Prefix) Admit(m Message) error { return p.check.Admit(m) }
 
 // idSet is a set of ids that grows by sharing: with returns a larger one and
 // leaves the old one as it was. It is a trie over the bits of a hash.

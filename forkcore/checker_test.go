@@ -162,6 +162,26 @@ func TestPrefixKnowsItsViolations(t *testing.T) {
 	}
 }
 
+func TestAdmit(t *testing.T) {
+	p := NewPrefix(testHead()).Append(message(t, RoleUser, text("q"), text(""))).Append(message(t, RoleAssistant, toolUse("t1", "Read", `{}`)))
+	for name, tt := range map[string]struct {
+		blocks [][]byte
+		want   string
+	}{
+		"a sound answer":    {[][]byte{[]byte(thinkingBlock), toolUse("t2", "Read", `{}`)}, ""},
+		"an id of before":   {[][]byte{text("a"), toolUse("t1", "Read", `{}`)}, "the message could not be sent back: messages.2.content.1.id: the id \"t1\" stands before in this conversation; discard the answer and ask again"},
+		"more than one":     {[][]byte{text(""), toolUse("", "Read", `{}`)}, "messages.2.content.0: the text is empty or white space, which the API refuses; leave the block out or say something; messages.2.content.1.id: "},
+		"cut thinking":      {[][]byte{[]byte(`{"type":"thinking","thinking":"abc"}`)}, "has no signature"},
+		"half a character":  {[][]byte{toolUse("t2", "Read", `{"c":"\ud83d"}`)}, "lone surrogate"},
+		"a block of a user": {[][]byte{AppendToolResult(nil, "t1", "a", false)}, "only the user has them"},
+	} {
+		err := p.Admit(message(t, RoleAssistant, tt.blocks...))
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+	}
+}
+
 func TestIDSet(t *testing.T) {
 	var s *idSet
 	var all []*idSet

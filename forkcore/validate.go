@@ -423,25 +423,27 @@ func rank(key string) int {
 type InvalidRequestError struct{ Violations []Violation }
 
 func (e *InvalidRequestError) Error() string {
-	const shown = 3
-	var b strings.Builder
-	fmt.Fprintf(&b, "the request breaks %d rules and was not sent", len(e.Violations))
 	if len(e.Violations) == 1 {
-		b.Reset()
-		b.WriteString("the request breaks a rule and was not sent")
+		return "the request breaks a rule and was not sent: " + listed(e.Violations)
 	}
-	for i, v := range e.Violations {
+	return fmt.Sprintf("the request breaks %d rules and was not sent: %s", len(e.Violations), listed(e.Violations))
+}
+
+// listed is the first violations in one line.
+func listed(found []Violation) string {
+	const shown = 3
+	var parts []string
+	for i, v := range found {
 		if i == shown {
-			fmt.Fprintf(&b, "; and %d more", len(e.Violations)-shown)
+			parts = append(parts, fmt.Sprintf("and %d more", len(found)-shown))
 			break
 		}
-		b.WriteString("; ")
 		if v.Path != "" {
-			b.WriteString(v.Path + ": ")
+			v.Message = v.Path + ": " + v.Message
 		}
-		b.WriteString(v.Message)
+		parts = append(parts, v.Message)
 	}
-	return b.String()
+	return strings.Join(parts, "; ")
 }
 
 // TooLarge reports whether the size of the request is among what is wrong.

@@ -406,9 +406,9 @@ func TestRefuse(t *testing.T) {
 		found []Violation
 		want  string
 	}{
-		{[]Violation{warning, v("a.0")}, "the request breaks a rule and was not sent; a.0: bad"},
-		{[]Violation{v(""), v("b"), v("c")}, "the request breaks 3 rules and was not sent; bad; b: bad; c: bad"},
-		{[]Violation{v("a"), v("b"), v("c"), v("d"), v("e")}, "the request breaks 5 rules and was not sent; a: bad; b: bad; c: bad; and 2 more"},
+		{[]Violation{warning, v("a.0")}, "the request breaks a rule and was not sent: a.0: bad"},
+		{[]Violation{v(""), v("b"), v("c")}, "the request breaks 3 rules and was not sent: bad; b: bad; c: bad"},
+		{[]Violation{v("a"), v("b"), v("c"), v("d"), v("e")}, "the request breaks 5 rules and was not sent: a: bad; b: bad; c: bad; and 2 more"},
 	}
 	for _, tt := range tests {
 		err := Refuse(tt.found)

@@ -15,6 +15,8 @@ type Window struct {
 	SharedTokens int64 `json:"shared_tokens"`
 	OwnTokens    int64 `json:"own_tokens"`
 	Index        int   `json:"index"`
+	// Bytes is the longest first request's body, marks and settings included at their most.
+	Bytes int64 `json:"-"`
 	// OutputTokens is what an answer may have: max_tokens, at most what the model gives.
 	OutputTokens int64 `json:"output_tokens"`
 	// Exact is false while SharedTokens is estimated from bytes.
@@ -25,10 +27,16 @@ type Window struct {
 
 func newWindow(info ModelInfo, q Quote, longest int, own, maxTokens int64) *Window {
 	w := &Window{Model: q.Model, Tokens: info.Window, SharedTokens: q.SharedTokens, OwnTokens: own, Index: longest, OutputTokens: maxTokens, Exact: q.Exact}
+	if own > 0 {
+		w.Bytes = q.Unique[longest].Bytes
+	}
+	w.Bytes += q.SharedBytes + bodyMargin
 	if info.MaxOutput > 0 {
 		w.OutputTokens = min(maxTokens, info.MaxOutput)
 	}
 	switch over := w.InputTokens() + w.OutputTokens - w.Tokens; {
+	case w.TooLarge():
+		w.Note = w.tooLarge() + "."
 	case w.Tokens == 0:
 		w.Note = fmt.Sprintf("The window of %s is not known: nothing checks whether the forks fit.", w.Model)
 	case w.TooLong():
@@ -38,6 +46,17 @@ func newWindow(info ModelInfo, q Quote, longest int, own, maxTokens int64) *Wind
 			tokensText(w.Tokens), w.counted(w.InputTokens()), Grouped(w.Tokens-w.InputTokens()), Grouped(w.OutputTokens))
 	}
 	return w
+}
+
+// bodyMargin is the most that marks, the settings after the messages and what
+// joins them add to the canonical bytes of a request.
+const bodyMargin = 512
+
+// TooLarge reports whether the body is over the provider's limit, whatever its tokens: images are many bytes and few tokens.
+func (w Window) TooLarge() bool { return w.Bytes > MaxBodyBytes }
+
+func (w Window) tooLarge() string {
+	return fmt.Sprintf("The dispatch would exceed the provider's limit for one request: it takes %s bytes, and directive %d would send %s", Grouped(MaxBodyBytes), w.Index+1, Grouped(w.Bytes))
 }
 
 // InputTokens is the longest first request.
@@ -59,9 +78,12 @@ func (w Window) refusal() string {
 }
 
 // Refusal is the error for a dispatch that cannot be sent, a *ConflictError
-// with all figures and the next step; nil when the input fits or the window is
-// not known.
+// with all figures and the next step; nil when the input fits, or the window is
+// not known and the body is not too large.
 func (w Window) Refusal() error {
+	if w.TooLarge() {
+		return &ConflictError{Message: w.tooLarge(), NextStep: "Start a new session with a summary of this one, without its images, or let a named agent do it: that does not carry the conversation"}
+	}
 	if !w.TooLong() {
 		return nil
 	}

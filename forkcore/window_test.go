@@ -79,10 +79,10 @@ func TestWindow(t *testing.T) {
 		{
 			"a window that is not known refuses nothing",
 			ModelInfo{},
-			nil, 4 * 90_000_000,
+			nil, 4 * 8_000_000,
 			[]int{4},
 			600,
-			Window{SharedTokens: 90_000_000, OwnTokens: 1, OutputTokens: 600, Note: "The window of m is not known: nothing checks whether the forks fit."},
+			Window{SharedTokens: 8_000_000, OwnTokens: 1, OutputTokens: 600, Note: "The window of m is not known: nothing checks whether the forks fit."},
 			"", "", false,
 		},
 	}
@@ -94,6 +94,7 @@ func TestWindow(t *testing.T) {
 			}
 			q := NewQuote(tt.info, false, Snapshot{Bytes: tt.bytes, Params: Params{Model: "m", MaxTokens: tt.maxTokens}}, tt.best, blocks, GateAuto, Jobs{})
 			tt.want.Model = "m"
+			tt.want.Bytes = tt.bytes + int64(tt.own[tt.want.Index]) + bodyMargin
 			if d := cmp.Diff(&tt.want, q.Window); d != "" {
 				t.Errorf("window (-want +got):\n%s", d)
 			}
@@ -113,5 +114,31 @@ func TestWindow(t *testing.T) {
 	var nobody Window
 	if q := NewQuote(small, false, Snapshot{Bytes: 8, Params: Params{Model: "m"}}, nil, nil, GateAuto, Jobs{}); q.Window.OwnTokens != 0 || q.Window.Refusal() != nil || nobody.Refusal() != nil {
 		t.Errorf("nobody: %+v", q.Window)
+	}
+}
+
+// B53: images are many bytes and few tokens, so that no child can be sent though every window has room.
+func TestB53_NoDispatchOverTheBodyLimit(t *testing.T) {
+	held := &CacheEntry{Bytes: 1, Tokens: 4_000, Exact: true}
+	for _, tt := range []struct {
+		bytes   int64 // of the shared prefix
+		refused bool
+	}{
+		{MaxBodyBytes - bodyMargin - 101, false}, {MaxBodyBytes - bodyMargin - 100, false}, {MaxBodyBytes - bodyMargin - 99, true}, {40 * 1_400_000, true},
+	} {
+		held.Bytes = tt.bytes
+		q := NewQuote(ModelInfo{Window: 1_000_000}, false, Snapshot{Bytes: tt.bytes, Params: Params{Model: "m", MaxTokens: 600}}, held, [][]byte{make([]byte, 90), make([]byte, 100), make([]byte, 10)}, GateAuto, Jobs{})
+		err := q.Window.Refusal()
+		var conflict *ConflictError
+		if !tt.refused {
+			if err != nil || q.Window.TooLarge() || q.Window.Note != "" {
+				t.Errorf("%d bytes: %v, %q", tt.bytes, err, q.Window.Note)
+			}
+			continue
+		}
+		want := "The dispatch would exceed the provider's limit for one request: it takes 33,554,432 bytes, and directive 2 would send " + Grouped(tt.bytes+100+bodyMargin)
+		if !errors.As(err, &conflict) || conflict.Message != want || q.Window.Note != want+"." || conflict.NextStep == "" {
+			t.Errorf("%d bytes: %v, %q; want %q", tt.bytes, err, q.Window.Note, want)
+		}
 	}
 }

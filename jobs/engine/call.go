@@ -19,10 +19,6 @@ const (
 	longWait = 10 * time.Second
 )
 
-// maxBody is the provider's limit for one request.
-// Source: Messages API, request size limits (32 MB).
-const maxBody = 32 << 20
-
 // callModel sends the history, with retries, and appends the answer. Partial
 // answers are never kept.
 func (d *driver) callModel(ctx context.Context) error {
@@ -168,8 +164,8 @@ func (d *driver) build(ctx context.Context, attempt int) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
-	if body.Len() > maxBody {
-		return nil, &endError{fail(forkcore.CodeContextWindow, fmt.Sprintf("the request has %d bytes, the provider takes %d", body.Len(), maxBody), nextStep(forkcore.CodeContextWindow))}
+	if err := forkcore.Refuse(d.view.Prefix.Violations(plan.Marks, d.params, body.Len())); err != nil {
+		return nil, &endError{unsendable(err)}
 	}
 	r := &request{plan: plan, body: body}
 	r.row = forkcore.RequestRow{
@@ -193,6 +189,15 @@ func (d *driver) build(ctx context.Context, attempt int) (*request, error) {
 // prefixMismatch ends a fork whose bytes are not those of its snapshot: sent, it would share nothing.
 func prefixMismatch(err error) error {
 	return &endError{fail(forkcore.CodePrefixMismatch, err.Error(), "Dispatch again: the snapshot is taken anew")}
+}
+
+// unsendable ends a run whose next request the provider would refuse, every time. Nothing is sent, so nothing is paid or lost.
+func unsendable(err error) EndRun {
+	var invalid *forkcore.InvalidRequestError
+	if errors.As(err, &invalid) && invalid.TooLarge() {
+		return fail(forkcore.CodeContextWindow, err.Error(), nextStep(forkcore.CodeContextWindow))
+	}
+	return fail(forkcore.CodeInternal, err.Error(), "Start a new session with a summary of this one, and report this message: the conversation is kept")
 }
 
 // liveNow tells which entries may still be read now.
@@ -382,6 +387,9 @@ func (d *driver) settle(ctx context.Context, r *request, end *forkcore.ModelEnd,
 	default:
 		answer := d.message(forkcore.RoleAssistant, end.Blocks)
 		m, err := forkcore.ParseMessage(answer.Bytes)
+		if err == nil {
+			err = d.view.Prefix.Admit(m)
+		}
 		switch {
 		case err != nil:
 			// What cannot be read back must not enter the log: every later step would fail on it.

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -389,7 +390,7 @@ func TestGateExpired(t *testing.T) {
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := newYard(t, func(c call) reply {
-			a := useTools(use("t", "Read", `{"n":`+strings.Repeat("1", c.n)+`}`))
+			a := useTools(use(fmt.Sprintf("t%d", c.n), "Read", `{"n":`+strings.Repeat("1", c.n)+`}`))
 			a.usage = forkcore.Usage{Input: 10_000, Output: 1000} // 0.03 USD
 			return a
 		})
@@ -519,5 +520,56 @@ func TestUnreadableAnswer(t *testing.T) {
 		y.wantReason(y.ask("go"), forkcore.Failed, forkcore.CodeInvalidResponse)
 		want(t, "log", y.log(y.session.ID), "turn_start user turn_end")
 		want(t, "state of the next turn", y.ask("again").State, forkcore.Done)
+	})
+}
+
+// An answer that could not be sent back is discarded and asked for again: in
+// the log it would make every later request a refused one.
+func TestAnswersThatCannotBeSentBack(t *testing.T) {
+	for name, bad := range map[string]string{
+		"an id of an earlier call":   use("t1", "Read", `{"n":2}`),
+		"no id":                      use("", "Read", `{}`),
+		"thinking without signature": `{"type":"thinking","thinking":"abc","signature":""}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				y := newYard(t, func(c call) reply {
+					switch c.n {
+					case 1:
+						return useTools(use("t1", "Read", `{"n":1}`))
+					case 2:
+						return useTools(`{"type":"text","text":"bad"}`, bad)
+					}
+					return say("done")
+				})
+				r := y.ask("go")
+				want(t, "state", r.State, forkcore.Done)
+				want(t, "statuses", y.statuses(r.ID), "ok error ok")
+				want(t, "tools", len(y.tools.runs()), 1)
+				want(t, "log", y.log(y.session.ID), "turn_start user assistant tool_started:Read tool_result:Read user assistant turn_end")
+				for _, row := range y.requests(r.ID) {
+					if row.Status == forkcore.RequestError && !strings.Contains(row.Error, "could not be sent back: messages.3.content.1") {
+						t.Errorf("the row says %q", row.Error)
+					}
+				}
+			})
+		})
+	}
+}
+
+// B53: what the provider would answer with 413 on this turn and every later
+// one is not sent: no request, no cost, no retry, and nothing is lost.
+func TestB53_OversizedRequestIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, func(call) reply { return say("yes") })
+		r := y.ask(strings.Repeat("x", forkcore.MaxBodyBytes))
+		y.wantReason(r, forkcore.Failed, forkcore.CodeContextWindow)
+		if !strings.Contains(r.Reason.Message, "bytes, the provider takes 33554432") {
+			t.Errorf("reason %q gives no figures", r.Reason.Message)
+		}
+		want(t, "requests", len(y.requests(r.ID)), 0)
+		want(t, "requests received", len(y.model.received()), 0)
+		want(t, "cost", r.Cost, forkcore.Cost{})
+		want(t, "log", y.log(y.session.ID), "turn_start user turn_end")
 	})
 }

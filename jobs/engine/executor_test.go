@@ -372,7 +372,7 @@ func TestForkWithoutReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := newYard(t, func(c call) reply {
 			if _, fork := c.directive(); fork {
-				return say(" \n")
+				return reply{blocks: []string{`{"type":"thinking","thinking":"done","signature":"QUJD"}`}, stop: "end_turn"}
 			}
 			return say("noted")
 		})

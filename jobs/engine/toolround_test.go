@@ -287,7 +287,11 @@ func TestNestedAgent(t *testing.T) {
 		y := newYard(t, func(c call) reply {
 			switch _, fork := c.directive(); {
 			case fork && c.answers() == 0:
-				return agents(3)
+				a := agents(3)
+				for i, b := range a.blocks {
+					a.blocks[i] = strings.Replace(b, "toolu_agent", "toolu_nested", 1)
+				}
+				return a
 			case fork:
 				return say(reportText)
 			case c.answers() == 0:
