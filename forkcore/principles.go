@@ -47,8 +47,8 @@ type Bill struct {
 
 // Evidence is what was seen of some fan-outs. Its zero value has seen nothing.
 type Evidence struct {
-	// Heads are the rendered prompts (tools and system prompt) that requests started with,
-	// of one session; Recomputed counts prompts that were lost and rendered anew.
+	// Heads are the rendered prompts (tools and system prompt) that fan-outs of one
+	// session started from; Recomputed counts requests whose prompt was lost and rendered anew.
 	Heads      []Digest
 	Recomputed int64
 	// Tools are the names in the tools arrays, in order.
@@ -74,13 +74,13 @@ func checkPrompt(e Evidence) RuleCheck {
 	n := distinct(e.Heads)
 	switch {
 	case n > 1:
-		c.Verdict, c.Finding = Broken, fmt.Sprintf("%d different prompts were sent in one session: each change loses the cache.", n)
+		c.Verdict, c.Finding = Broken, fmt.Sprintf("The fan-outs of one session started from %d different prompts: each change loses the cache.", n)
 	case e.Recomputed > 0:
-		c.Verdict, c.Finding = Broken, fmt.Sprintf("%s rendered anew because the stored one was lost.", countText(e.Recomputed, "prompt was", "prompts were"))
+		c.Verdict, c.Finding = Broken, fmt.Sprintf("%s sent with a prompt that was rendered anew because the stored one was lost.", countText(e.Recomputed, "request was", "requests were"))
 	case n == 0:
 		c.Verdict, c.Finding = Unknown, "No fork was started yet."
 	default:
-		c.Verdict, c.Finding = Holds, fmt.Sprintf("%s, all equal to the byte: %s…; none was rendered anew.", countText(int64(len(e.Heads)), "prompt was sent", "prompts were sent"), e.Heads[0].String()[:12])
+		c.Verdict, c.Finding = Holds, fmt.Sprintf("%s started from one rendered prompt, %s…; it was never rendered anew.", countText(int64(len(e.Heads)), "fan-out", "fan-outs"), e.Heads[0].String()[:12])
 	}
 	return c
 }

@@ -25,11 +25,11 @@ func TestM74_FiveRules(t *testing.T) {
 		verdict Verdict
 		finding string
 	}{
-		{"threaded", 0, good(func(*Evidence) {}), Holds, "3 prompts were sent, all equal to the byte: " + start + "…; none was rendered anew."},
-		{"threaded once", 0, good(func(e *Evidence) { e.Heads = e.Heads[:1] }), Holds, "1 prompt was sent, all equal to the byte: " + start + "…; none was rendered anew."},
-		{"two prompts", 0, good(func(e *Evidence) { e.Heads[2], e.Recomputed = b, 1 }), Broken, "2 different prompts were sent in one session: each change loses the cache."},
-		{"recomputed once", 0, good(func(e *Evidence) { e.Recomputed = 1 }), Broken, "1 prompt was rendered anew because the stored one was lost."},
-		{"recomputed, nothing sent", 0, Evidence{Recomputed: 2}, Broken, "2 prompts were rendered anew because the stored one was lost."},
+		{"threaded", 0, good(func(*Evidence) {}), Holds, "3 fan-outs started from one rendered prompt, " + start + "…; it was never rendered anew."},
+		{"threaded once", 0, good(func(e *Evidence) { e.Heads = e.Heads[:1] }), Holds, "1 fan-out started from one rendered prompt, " + start + "…; it was never rendered anew."},
+		{"two prompts", 0, good(func(e *Evidence) { e.Heads[2], e.Recomputed = b, 1 }), Broken, "The fan-outs of one session started from 2 different prompts: each change loses the cache."},
+		{"recomputed once", 0, good(func(e *Evidence) { e.Recomputed = 1 }), Broken, "1 request was sent with a prompt that was rendered anew because the stored one was lost."},
+		{"recomputed, nothing sent", 0, Evidence{Recomputed: 2}, Broken, "2 requests were sent with a prompt that was rendered anew because the stored one was lost."},
 		{"nothing sent", 0, Evidence{}, Unknown, "No fork was started yet."},
 
 		{"frozen", 1, good(func(*Evidence) {}), Holds, "The same 2 tools in the same order, in 2 fan-outs."},

@@ -323,3 +323,8 @@ document.addEventListener("htmx:error", (event) => {
   notice.append(text, close);
   toast.replaceChildren(notice);
 });
+
+// <details data-stays> stays as its reader left it while a form around it is drawn anew.
+window.htmx?.registerExtension("forkyard-stays", {
+  htmx_before_morph_attr: (element, detail) => !(detail.attrName === "open" && element.localName === "details" && "stays" in element.dataset),
+});

@@ -37,6 +37,8 @@ type directivesForm struct {
 	Rows []directiveRow
 
 	Isolation, Gate, Budget string
+	// Turns and Needed are what is expected of a job: requests, and tokens of the conversation. Only the advice asks.
+	Turns, Needed string
 
 	List   string // to be turned into rows
 	Blocks bool   // blank lines separate the directives of List, not line ends
@@ -105,6 +107,8 @@ const (
 	fieldIsolation = "isolation"
 	fieldGate      = "gate"
 	fieldBudget    = "budget_usd"
+	fieldTurns     = "turns"
+	fieldNeeded    = "needed_tokens"
 	fieldTimes     = "times"
 	fieldAdd       = "add"
 )
@@ -144,6 +148,7 @@ func at(texts []string, i int) string {
 func parseDirectivesForm(v url.Values) directivesForm {
 	f := directivesForm{
 		Key: v.Get("key"), Isolation: v.Get(fieldIsolation), Gate: v.Get(fieldGate), Budget: strings.TrimSpace(v.Get(fieldBudget)),
+		Turns: strings.TrimSpace(v.Get(fieldTurns)), Needed: strings.TrimSpace(v.Get(fieldNeeded)),
 		List: at(v["list"], 0), Blocks: v.Get("separator") == "blank", Same: at(v["same"], 0), Times: strings.TrimSpace(v.Get(fieldTimes)),
 	}
 	prompts, titles, ids := v["prompt"], v["title"], v["row"]
@@ -266,7 +271,43 @@ func (f *directivesForm) spec() (spec forkcore.ForkSpec, rows []directiveRow) {
 		f.add(fieldBudget, "Budget", "%v", err)
 	}
 	spec.BudgetUSD = budget
+	var errs map[string]error
+	spec.Jobs, errs = f.jobs()
+	for _, field := range []struct{ id, name string }{{fieldTurns, "Requests of a job"}, {fieldNeeded, "Tokens that a job needs"}} {
+		if err := errs[field.id]; err != nil {
+			f.add(field.id, field.name, "%v", err)
+		}
+	}
 	return spec, rows
+}
+
+// jobs is what is expected of a job, as far as it can be read; the errors are by field.
+func (f *directivesForm) jobs() (forkcore.Jobs, map[string]error) {
+	errs := map[string]error{}
+	var j forkcore.Jobs
+	if n, err := parseCount(f.Turns, 1, forkcore.MaxTurns); err != nil {
+		errs[fieldTurns] = err
+	} else if n != nil {
+		j.Turns = *n
+	}
+	var err error
+	if j.NeededTokens, err = parseCount(f.Needed, 0, forkcore.MaxNeededTokens); err != nil {
+		errs[fieldNeeded] = err
+	}
+	return j, errs
+}
+
+// parseCount reads a number as a person writes it; nil for none.
+func parseCount(text string, least, most int64) (*int64, error) {
+	text = strings.NewReplacer(",", "", " ", "").Replace(text)
+	if text == "" {
+		return nil, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < least || n > most {
+		return nil, fmt.Errorf("is %q; give a number from %s to %s, or leave it empty", text, grouped(least), grouped(most))
+	}
+	return &n, nil
 }
 
 // refuse puts the messages of an engine at the fields that they are about. rows are those of spec.
@@ -289,6 +330,10 @@ func (f *directivesForm) refuse(fields []forkcore.FieldError, rows []directiveRo
 				id, name = fieldIsolation, "Isolation"
 			case fieldBudget:
 				id, name = fieldBudget, "Budget"
+			case "jobs.turns":
+				id, name = fieldTurns, "Requests of a job"
+			case "jobs.needed_tokens":
+				id, name = fieldNeeded, "Tokens that a job needs"
 			case "directives":
 				id, name = fieldAdd, "Directives"
 			}

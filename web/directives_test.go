@@ -154,19 +154,20 @@ func TestRepeatTitles(t *testing.T) {
 func TestParseDirectivesForm(t *testing.T) {
 	f := parseDirectivesForm(url.Values{
 		"key": {"k"}, "next": {"9"}, "row": {"4", "4", "-1", "x", "99999999999999999999"}, "prompt": {"a\r\nb", "c"}, "title": {"t"},
-		"isolation": {"shared"}, "gate": {"off"}, "budget_usd": {" 1.5 "}, "list": {"l\r\nm"}, "separator": {"blank"}, "same": {"s"}, "times": {"2"},
+		"isolation": {"shared"}, "gate": {"off"}, "budget_usd": {" 1.5 "}, "turns": {" 3 "}, "needed_tokens": {"12,000"}, "list": {"l\r\nm"}, "separator": {"blank"}, "same": {"s"}, "times": {"2"},
 	})
 	want := directivesForm{
 		Key: "k", Next: 11, Rows: []directiveRow{{4, "t", "a\nb"}, {10, "", "c"}},
-		Isolation: "shared", Gate: "off", Budget: "1.5", List: "l\nm", Blocks: true, Same: "s", Times: "2",
+		Isolation: "shared", Gate: "off", Budget: "1.5", Turns: "3", Needed: "12,000", List: "l\nm", Blocks: true, Same: "s", Times: "2",
 	}
 	if diff := cmp.Diff(want, f, cmp.AllowUnexported(directivesForm{})); diff != "" {
 		t.Error(diff)
 	}
 	spec, rows := f.spec()
-	usd := 1.5
+	usd, needed := 1.5, int64(12_000)
 	if diff := cmp.Diff(forkcore.ForkSpec{
 		Directives: []forkcore.Directive{{Title: "t", Prompt: "a\nb"}, {Prompt: "c"}}, Isolation: "shared", Gate: forkcore.GateOff, BudgetUSD: &usd,
+		Jobs: forkcore.Jobs{Turns: 3, NeededTokens: &needed},
 	}, spec); diff != "" {
 		t.Error(diff)
 	}
@@ -183,6 +184,8 @@ func TestRefuse(t *testing.T) {
 		{Field: "directives[0].title", Message: "is long"},
 		{Field: "directives", Message: "has 65"},
 		{Field: "gate", Message: "is odd"},
+		{Field: "jobs.turns", Message: "is too much"},
+		{Field: "jobs.needed_tokens", Message: "is too much too"},
 		{Field: "directives[9].prompt", Message: "is nowhere"},
 	}, rows)
 	want := []fieldError{
@@ -190,6 +193,8 @@ func TestRefuse(t *testing.T) {
 		{"title-6", "Title of directive 2", "is long"},
 		{fieldAdd, "Directives", "has 65"},
 		{fieldGate, "Gate", "is odd"},
+		{fieldTurns, "Requests of a job", "is too much"},
+		{fieldNeeded, "Tokens that a job needs", "is too much too"},
 		{"", "directives[9].prompt", "is nowhere"},
 	}
 	if diff := cmp.Diff(want, f.Errors); diff != "" {
@@ -220,5 +225,31 @@ func TestParseDollars(t *testing.T) {
 		if got, err := parseDollars(text); text != "$" && err == nil || text == "$" && got != nil {
 			t.Errorf("parseDollars(%q) = %v, %v", text, got, err)
 		}
+	}
+}
+
+func TestJobsOfAForm(t *testing.T) {
+	for _, tt := range []struct{ turns, needed, problem, other string }{
+		{"", "", "", ""},
+		{"1", "0", "", ""},
+		{"1,000", "100 000 000", "", ""},
+		{"0", "-1", "from 1 to 1,000", "from 0 to 100,000,000"},
+		{"1001", "100000001", "from 1 to 1,000", "from 0 to 100,000,000"},
+		{"a few", "1e3", "from 1 to 1,000", "from 0 to 100,000,000"},
+	} {
+		f := directivesForm{Turns: tt.turns, Needed: tt.needed, Rows: []directiveRow{{0, "", "a"}}}
+		spec, _ := f.spec()
+		for id, want := range map[string]string{fieldTurns: tt.problem, fieldNeeded: tt.other} {
+			if got := f.at(id); (got == "") != (want == "") || !strings.Contains(got, want) {
+				t.Errorf("%q and %q: %s %q, want %q", tt.turns, tt.needed, id, got, want)
+			}
+		}
+		if fits := spec.Jobs.Invalid() == nil; !fits {
+			t.Errorf("%+v is refused later", spec.Jobs)
+		}
+	}
+	f := directivesForm{Turns: "1,000", Needed: "0"}
+	if j, _ := f.jobs(); j.Turns != 1000 || j.NeededTokens == nil || *j.NeededTokens != 0 {
+		t.Errorf("jobs %+v", j)
 	}
 }

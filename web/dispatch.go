@@ -25,6 +25,7 @@ type dispatchView struct {
 	// Inherits says what every fork starts from; empty: it could not be read.
 	Inherits string
 	Refusal  refusalView
+	Rules    rulesView
 }
 
 // refusalView is why a form was not accepted, apart from messages at its fields.
@@ -181,6 +182,7 @@ func (s *Server) drawDispatch(c echo.Context, status int, session forkcore.Sessi
 		if v.Inherits, err = s.inherits(ctx, session); err != nil && status < http.StatusBadRequest {
 			return err
 		}
+		v.Rules = s.rules(ctx, session)
 	}
 	return s.render(c, status, dispatchPage(s.frame(c, "Dispatch forks"), v))
 }
@@ -225,6 +227,7 @@ func (s *Server) quote(ctx context.Context, session forkcore.Session, form direc
 		}
 		spec.Directives = append(spec.Directives, d)
 	}
+	spec.Jobs, _ = form.jobs()
 	forks := len(spec.Directives)
 	if forks == 0 {
 		spec.Directives = []forkcore.Directive{{Prompt: sampleDirective}}

@@ -126,7 +126,7 @@ func typed() url.Values {
 	return url.Values{
 		"key": {"key-1"}, "next": {"5"}, "row": {"0", "3", "4"}, "title": {"", `A "title" <i>`, ""}, "prompt": {"first", hostile, ""},
 		"list": {"- kept"}, "separator": {"blank"}, "same": {" kept too "}, "times": {"7"},
-		"isolation": {"shared"}, "gate": {"always"}, "budget_usd": {"0.5"},
+		"isolation": {"shared"}, "gate": {"always"}, "budget_usd": {"0.5"}, "turns": {"7"}, "needed_tokens": {"9"},
 	}
 }
 
@@ -196,10 +196,11 @@ func TestDispatch(t *testing.T) {
 	if res.StatusCode != 303 || res.Header.Get("Location") != "/sessions/"+sessionID+"#fanout-dsp_1" {
 		t.Fatalf("%d %v %s", res.StatusCode, res.Header, body)
 	}
-	usd := 0.5
+	usd, needed := 0.5, int64(9)
 	want := forkcore.ForkSpec{
 		Directives: []forkcore.Directive{{Prompt: "first"}, {Title: `A "title" <i>`, Prompt: hostile}},
 		Isolation:  "shared", Gate: forkcore.GateAlways, BudgetUSD: &usd,
+		Jobs: forkcore.Jobs{Turns: 7, NeededTokens: &needed},
 	}
 	if diff := cmp.Diff(want, f.specs[0]); diff != "" {
 		t.Error(diff)

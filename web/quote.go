@@ -30,7 +30,29 @@ type offerView struct {
 	Expected string
 	// Short says that a budget does not reach.
 	Short string
+
+	// Least is the theoretical minimum.
+	Least    string
+	TooShort bool
+	// Cold says what starting cold costs; empty when warm.
+	Cold string
+	// Window is how much of the model's window the longest first request takes, WindowNote a warning.
+	Window, WindowNote string
+	// Advice is the choice in words, AdviceWhy its reason; empty without any.
+	Advice, AdviceWhy string
+	Unique            []uniqueView
+	// Apart is how much the forks have in common and apart, in one sentence.
+	Apart string
+	Turns []costView
+	// BreakEven are the amounts that the advice rests on, one sentence each.
+	BreakEven []string
 }
+
+// uniqueView is what one fork has alone.
+type uniqueView struct{ Number, Tokens, Bytes string }
+
+// costView is what the three ways cost up to a request of each job.
+type costView struct{ Turn, Fork, Fresh, Here string }
 
 // quoteBar is one price beside the others.
 type quoteBar struct {
@@ -80,7 +102,74 @@ func newOffer(q forkcore.Quote, forks int, wish forkcore.GateMode, session forkc
 	v.GateWhy = gateWhy(q, wish)
 	v.Sentence = quoteSentence(q, info.MinCacheable)
 	v.Short = shortOf(session, budget, cost)
+	v.Least, v.TooShort, v.Cold = dollars(q.MinimumNanoUSD), q.TooShort, q.ColdNote
+	if w := q.Window; w != nil {
+		v.Window, v.WindowNote = "not known", ""
+		if w.Tokens > 0 {
+			v.Window, v.WindowNote = grouped(w.InputTokens())+" of "+tokens(w.Tokens), w.Note
+		}
+	}
+	v.advise(q)
 	return v
+}
+
+// adviceNames are the choices in words.
+var adviceNames = map[forkcore.Choice]string{forkcore.ChooseFork: "Fork", forkcore.ChooseNamedAgent: "A named agent", forkcore.ChooseNoFork: "No fork"}
+
+// advise fills in what compares forks with the other ways to do the work.
+func (v *offerView) advise(q forkcore.Quote) {
+	if a := q.Advice; a != nil {
+		v.Advice, v.AdviceWhy = adviceNames[a.Choice], a.Reason
+	}
+	var most int64
+	for i, u := range q.Unique {
+		v.Unique = append(v.Unique, uniqueView{fmt.Sprint(i + 1), grouped(u.Tokens), grouped(u.Bytes)})
+		most = max(most, u.Bytes)
+	}
+	if most > 0 && q.SharedBytes > 0 {
+		v.Apart = fmt.Sprintf("%s of each first request is shared: %s bytes are the same for all, at most %s are a fork's own.",
+			forkcore.PercentText(forkcore.BasisPoints(q.SharedBytes, q.SharedBytes+most)), grouped(q.SharedBytes), grouped(most))
+	}
+	for _, t := range q.PerTurn {
+		fresh := dollars(t.FreshMinNanoUSD)
+		if high := dollars(t.FreshMaxNanoUSD); high != fresh {
+			fresh += " to " + high
+		}
+		v.Turns = append(v.Turns, costView{grouped(t.Turn), dollars(t.ForkNanoUSD), fresh, dollars(t.HereNanoUSD)})
+	}
+	b := q.BreakEven
+	if b == nil {
+		return
+	}
+	say := func(format string, args ...any) { v.BreakEven = append(v.BreakEven, fmt.Sprintf(format, args...)) }
+	if b.CarriedNanoUSD != nil {
+		say("A fork carries %s that a named agent does not: %s at every further request.", tokens(b.CarriedTokens), dollars(b.CarriedNanoUSD))
+	}
+	switch cost := b.RegatherNanoUSD; {
+	case cost != nil && *cost == 0:
+		say("It is cheaper even if a named agent has nothing to gather anew.")
+	case cost != nil:
+		say("It pays once gathering what a job needs anew would cost a named agent %s.", dollars(b.RegatherNanoUSD))
+	}
+	if b.WriteUses5m > 0 {
+		say("Writing a prefix pays from its %s use on, with a lifetime of an hour from the %s.", ordinal(b.WriteUses5m), ordinal(b.WriteUses1h))
+	}
+}
+
+// ordinal is a place in an order, in figures.
+func ordinal(n int64) string {
+	ending := "th"
+	if n/10%10 != 1 {
+		switch n % 10 {
+		case 1:
+			ending = "st"
+		case 2:
+			ending = "nd"
+		case 3:
+			ending = "rd"
+		}
+	}
+	return grouped(n) + ending
 }
 
 func tokensText(tokens int64, exact bool) string {
@@ -155,6 +244,8 @@ func gateWhy(q forkcore.Quote, wish forkcore.GateMode) string {
 // quoteSentence says in one sentence where the price comes from. least is the fewest tokens that the model caches.
 func quoteSentence(q forkcore.Quote, least int64) string {
 	switch {
+	case q.SharedTokens < least && q.ColdNote != "":
+		return "" // it says so
 	case q.SharedTokens < least:
 		return fmt.Sprintf("What the forks share is too short to be cached: %s keeps prefixes from %s tokens on.", q.Model, grouped(least))
 	case q.Warm && q.PrefixTokens >= q.SharedTokens:

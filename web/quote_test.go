@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"forkyard/forkcore"
 )
 
@@ -101,12 +103,88 @@ func TestExtraFork(t *testing.T) {
 					continue
 				}
 				s := forkcore.Snapshot{Bytes: bytes}
-				quote := func(n int) forkcore.Quote { return forkcore.NewQuote(info, true, s, best, directives(n), mode, forkcore.Jobs{}) }
+				quote := func(n int) forkcore.Quote {
+					return forkcore.NewQuote(info, true, s, best, directives(n), mode, forkcore.Jobs{})
+				}
 				five, six := quote(5), quote(6)
 				if got, want := extraFork(info, five), *six.Expected()-*five.Expected(); got != want {
 					t.Errorf("%d bytes, held %t, gate %s: one more is %d, the quotes say %d", bytes, best != nil, mode, got, want)
 				}
 			}
+		}
+	}
+}
+
+// The panel says what the quote knows: the minimum, the cold start, the window, the advice and what is apart.
+func TestOfferSaysWhatTheQuoteKnows(t *testing.T) {
+	info := forkcore.ModelInfo{ID: "m", MinCacheable: 1024, Window: 60_000, MaxOutput: 5_000, Rates: forkcore.Rates{Input: 2000, Output: 10_000, Write5m: 2500, Write1h: 4000, Read: 100}}
+	snapshot := func(tokens int64) forkcore.Snapshot {
+		return forkcore.Snapshot{
+			Bytes: 4 * tokens, Params: forkcore.Params{Model: "m", MaxTokens: 32_000},
+			Segments: []forkcore.Segment{{Bytes: 4 * 16_000}, {Bytes: 4 * (tokens - 16_500)}, {Bytes: 4 * 500, Open: true}},
+		}
+	}
+	blocks := [][]byte{make([]byte, 400), make([]byte, 800)}
+	q := forkcore.NewQuote(info, true, snapshot(56_000), nil, blocks, forkcore.GateAuto, forkcore.Jobs{Turns: 2})
+	v := newOffer(q, 2, forkcore.GateAuto, forkcore.Session{}, 0, nil, noon)
+	if v.Least != "$0.1462" || v.TooShort || v.Cold != q.ColdNote || !strings.HasPrefix(v.Cold, "Cold, about $0.1462 before any answer") || v.Window != "56,200 of 60,000 tokens" || !strings.HasPrefix(v.WindowNote, "The window has 60,000 tokens") {
+		t.Errorf("%+v", v)
+	}
+	if v.Advice != "Fork" || v.AdviceWhy != q.Advice.Reason || len(v.Turns) != 2 || v.Turns[1].Turn != "2" || !strings.Contains(v.Turns[1].Fresh, " to $") {
+		t.Errorf("advice %q because %q, lines %+v", v.Advice, v.AdviceWhy, v.Turns)
+	}
+	if d := cmp.Diff([]uniqueView{{"1", "100", "400"}, {"2", "200", "800"}}, v.Unique); d != "" {
+		t.Errorf("apart (-want +got):\n%s", d)
+	}
+	if v.Apart != "99.64 % of each first request is shared: 224,000 bytes are the same for all, at most 800 are a fork's own." {
+		t.Errorf("apart: %q", v.Apart)
+	}
+	if d := cmp.Diff([]string{
+		"A fork carries 40,000 tokens that a named agent does not: $0.0040 at every further request.",
+		"It pays once gathering what a job needs anew would cost a named agent $0.0560.",
+		"Writing a prefix pays from its 2nd use on, with a lifetime of an hour from the 3rd.",
+	}, v.BreakEven); d != "" {
+		t.Errorf("break-even (-want +got):\n%s", d)
+	}
+
+	needed := int64(0)
+	q = forkcore.NewQuote(info, true, snapshot(56_000), nil, blocks, forkcore.GateAuto, forkcore.Jobs{Turns: 1, NeededTokens: &needed})
+	if v = newOffer(q, 2, forkcore.GateAuto, forkcore.Session{}, 0, nil, noon); v.Advice != "A named agent" || strings.Contains(v.Turns[0].Fresh, "to") {
+		t.Errorf("nothing needed: %q, %+v", v.Advice, v.Turns)
+	}
+	live := &forkcore.CacheEntry{Bytes: 4 * 56_000, Tokens: 56_000}
+	q = forkcore.NewQuote(info, true, snapshot(56_000), live, blocks, forkcore.GateAuto, forkcore.Jobs{Turns: 1})
+	if v = newOffer(q, 2, forkcore.GateAuto, forkcore.Session{}, 0, nil, noon); v.Cold != "" || v.BreakEven[1] != "It is cheaper even if a named agent has nothing to gather anew." {
+		t.Errorf("warm: %q, %q", v.Cold, v.BreakEven)
+	}
+	q = forkcore.NewQuote(forkcore.ModelInfo{}, false, snapshot(56_000), nil, blocks[:1], forkcore.GateAuto, forkcore.Jobs{})
+	v = newOffer(q, 1, forkcore.GateAuto, forkcore.Session{}, 0, nil, noon)
+	if v.Window != "not known" || v.WindowNote != "" || v.Least != "no price" || v.Advice != "No fork" || v.Turns != nil || len(v.BreakEven) != 1 {
+		t.Errorf("no price: %+v", v)
+	}
+}
+
+// What is too short to cache is called that, and not cold or a miss.
+func TestX06_TheQuoteSaysTooShort(t *testing.T) {
+	info := forkcore.ModelInfo{ID: "m", MinCacheable: 1024, Rates: forkcore.Rates{Input: 2000, Write5m: 2500, Write1h: 4000, Read: 100}}
+	for tokens, short := range map[int64]bool{900: true, 1024: false} {
+		q := forkcore.NewQuote(info, true, forkcore.Snapshot{Bytes: 4 * tokens, Params: forkcore.Params{Model: "m"}}, nil, [][]byte{make([]byte, 40)}, forkcore.GateAuto, forkcore.Jobs{})
+		var page strings.Builder
+		if err := quoteBody(newOffer(q, 1, forkcore.GateAuto, forkcore.Session{}, 0, nil, noon)).Render(t.Context(), &page); err != nil {
+			t.Fatal(err)
+		}
+		text := page.String()
+		if strings.Contains(text, `<span class="badge">too short to cache</span>`) != short || strings.Contains(text, `<span class="badge">cold</span>`) == short ||
+			strings.Contains(text, "m keeps prefixes from 1,024 tokens on") != short || strings.Contains(text, "miss") {
+			t.Errorf("%d tokens: %s", tokens, text)
+		}
+	}
+}
+
+func TestOrdinal(t *testing.T) {
+	for n, want := range map[int64]string{1: "1st", 2: "2nd", 3: "3rd", 4: "4th", 10: "10th", 11: "11th", 12: "12th", 13: "13th", 21: "21st", 102: "102nd", 1111: "1,111th"} {
+		if got := ordinal(n); got != want {
+			t.Errorf("ordinal(%d) = %q, want %q", n, got, want)
 		}
 	}
 }

@@ -186,6 +186,7 @@ func TestBadForkSpecs(t *testing.T) {
 			[]string{"directives[0].prompt", "isolation", "gate", "budget_usd"},
 		},
 		{"worktree", forkcore.ForkSpec{Directives: directives("d").Directives, Isolation: "worktree"}, []string{"isolation"}},
+		{"jobs of no turns", forkcore.ForkSpec{Directives: directives("d").Directives, Jobs: forkcore.Jobs{Turns: -1}}, []string{"jobs.turns"}},
 		{"budget below the smallest unit", forkcore.ForkSpec{Directives: directives("d").Directives, BudgetUSD: &below}, []string{"budget_usd"}},
 	}
 	for _, tt := range tests {
