@@ -6,10 +6,8 @@ package web
 
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
-import (
-	"github.com/a-h/templ"
-	templruntime "github.com/a-h/templ/runtime"
-)
+import "github.com/a-h/templ"
+import templruntime "github.com/a-h/templ/runtime"
 
 // fanOutHeader stands above the cards of one dispatch. The section around it is labelled by its title.
 func fanOutHeader(v fanOutView) templ.Component {
@@ -166,7 +164,7 @@ func fanOutHeader(v fanOutView) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Var10 := []any{templ.KV("applies", q.Applies)}
+				var templ_7745c5c3_Var10 = []any{templ.KV("applies", q.Applies)}
 				templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_ElementWriter, templ_7745c5c3_Var10...)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

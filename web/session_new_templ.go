@@ -6,10 +6,8 @@ package web
 
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
-import (
-	"github.com/a-h/templ"
-	templruntime "github.com/a-h/templ/runtime"
-)
+import "github.com/a-h/templ"
+import templruntime "github.com/a-h/templ/runtime"
 
 import "forkyard/forkcore"
 
@@ -887,7 +885,7 @@ func choices(legend, name string, options []choice, chosen string, e formErrors)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Var34 := []any{"muted", templ.KV("danger", o.Value == string(forkcore.PermissionBypass))}
+				var templ_7745c5c3_Var34 = []any{"muted", templ.KV("danger", o.Value == string(forkcore.PermissionBypass))}
 				templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_ElementWriter, templ_7745c5c3_Var34...)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
