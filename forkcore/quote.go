@@ -128,6 +128,12 @@ func cacheRates(info ModelInfo, prefix, total int64) Rates {
 	return r
 }
 
+// ColdStart is what the next request of a conversation pays for writing a prefix
+// again whose entry has run out, for the same lifetime.
+func ColdStart(info ModelInfo, e CacheEntry) int64 {
+	return cacheRates(info, e.Tokens, e.Tokens).Write(e.TTL) * e.Tokens
+}
+
 // NewQuote prices a fan-out of these directives over a snapshot before it is
 // sent. best is the longest live entry that prefixes the snapshot, nil when
 // cold. Token counts come from the entry where the provider counted it, and from bytes (4 a

@@ -181,6 +181,19 @@ func TestX06_TooShortToCache(t *testing.T) {
 	}
 }
 
+func TestB51_ColdStartOfAConversation(t *testing.T) {
+	info := ModelInfo{Rates: tokenRates, MinCacheable: 1024, AboveInput: 90_000, Above: Rates{Input: 1, Write5m: 2, Write1h: 3}}
+	for _, tt := range []struct {
+		tokens int64
+		ttl    string
+		want   int64
+	}{{80_000, "5m", 10_000_000}, {80_000, "1h", 16_000_000}, {1023, "1h", 102_300}, {1024, "5m", 128_000}, {90_000, "5m", 11_250_000}, {90_001, "5m", 180_002}} {
+		if got := ColdStart(info, CacheEntry{Tokens: tt.tokens, TTL: tt.ttl}); got != tt.want {
+			t.Errorf("%d tokens for %s: %d, want %d", tt.tokens, tt.ttl, got, tt.want)
+		}
+	}
+}
+
 // Before anything is sent a cold fan-out says about what it costs; all at once that is what all of them write.
 func TestB51_ColdSaysWhatItCosts(t *testing.T) {
 	info := ModelInfo{Rates: Rates{Input: 2000, Output: 10_000, Write5m: 2500, Write1h: 4000, Read: 100}}

@@ -154,6 +154,7 @@ type warmth struct {
 	Until  time.Time
 	Left   string // for browsers without scripts
 	Tokens string
+	Over   string // what is said once it is over
 }
 
 func newSessionRow(s forkcore.Session, active *forkcore.Run, now time.Time) sessionRow {
@@ -195,10 +196,26 @@ func newWarmth(e *forkcore.CacheEntry, now time.Time) *warmth {
 	if e == nil {
 		return nil
 	}
-	w := &warmth{Until: e.ExpiresAt(), Left: "cold", Tokens: tokensText(e.Tokens, e.Exact)}
+	w := &warmth{Until: e.ExpiresAt(), Left: "cold", Tokens: tokensText(e.Tokens, e.Exact), Over: "cold"}
 	if left := w.Until.Sub(now); left > 0 {
 		s := int(left.Round(time.Second) / time.Second)
 		w.Left = fmt.Sprintf("%d:%02d", s/60, s%60)
+	}
+	return w
+}
+
+// priced says as well what sending costs once it is over: writing the prefix again.
+func (w *warmth) priced(e *forkcore.CacheEntry, model string, prices api.Prices) *warmth {
+	if w == nil || prices == nil {
+		return w
+	}
+	info, known := prices.Model(model)
+	if !known {
+		return w
+	}
+	w.Over = "cold, about " + forkcore.Dollars(forkcore.ColdStart(info, *e)) + " before an answer"
+	if w.Left == "cold" {
+		w.Left = w.Over
 	}
 	return w
 }

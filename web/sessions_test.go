@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"forkyard/forkcore"
+	"forkyard/web/api"
 )
 
 func TestSessionsPage(t *testing.T) {
@@ -116,10 +117,10 @@ func TestWarmth(t *testing.T) {
 		want  *warmth
 	}{
 		{"none", nil, 0, nil},
-		{"fresh", entry, 0, &warmth{noon.Add(5 * time.Minute), "5:00", "1,234,567 tokens"}},
-		{"last seconds", entry, 4*time.Minute + 55*time.Second, &warmth{noon.Add(5 * time.Minute), "0:05", "1,234,567 tokens"}},
-		{"over", entry, 5 * time.Minute, &warmth{noon.Add(5 * time.Minute), "cold", "1,234,567 tokens"}},
-		{"an hour, estimated", &guess, 0, &warmth{noon.Add(time.Hour), "60:00", "about 1,234,567 tokens"}},
+		{"fresh", entry, 0, &warmth{noon.Add(5 * time.Minute), "5:00", "1,234,567 tokens", "cold"}},
+		{"last seconds", entry, 4*time.Minute + 55*time.Second, &warmth{noon.Add(5 * time.Minute), "0:05", "1,234,567 tokens", "cold"}},
+		{"over", entry, 5 * time.Minute, &warmth{noon.Add(5 * time.Minute), "cold", "1,234,567 tokens", "cold"}},
+		{"an hour, estimated", &guess, 0, &warmth{noon.Add(time.Hour), "60:00", "about 1,234,567 tokens", "cold"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -127,6 +128,40 @@ func TestWarmth(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Once the prefix has run out the page says what sending costs before anything is sent.
+func TestB51_TheSessionSaysWhatColdCosts(t *testing.T) {
+	catalogue, err := forkcore.EmbeddedCatalogue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry := &forkcore.CacheEntry{Tokens: 80_000, TTL: "5m", UsedAt: noon}
+	for _, test := range []struct {
+		name, model, left, over string
+		after                   time.Duration
+		prices                  api.Prices
+	}{
+		{"4 min 50 s", "claude-sonnet-5-5", "0:10", "cold, about $0.2000 before an answer", 290 * time.Second, catalogue},
+		{"6 min", "claude-sonnet-5-5", "cold, about $0.2000 before an answer", "cold, about $0.2000 before an answer", 6 * time.Minute, catalogue},
+		{"6 min, no price", "my-model", "cold", "cold", 6 * time.Minute, catalogue},
+		{"6 min, no table", "claude-sonnet-5-5", "cold", "cold", 6 * time.Minute, nil},
+	} {
+		w := newWarmth(entry, noon.Add(test.after)).priced(entry, test.model, test.prices)
+		if w.Left != test.left || w.Over != test.over {
+			t.Errorf("%s: %q, then %q", test.name, w.Left, w.Over)
+		}
+		var page strings.Builder
+		if err := prefixLeft(w).Render(t.Context(), &page); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(page.String(), `data-until="`+test.over+`"`) {
+			t.Errorf("%s: %s", test.name, page.String())
+		}
+	}
+	if w := newWarmth(nil, noon).priced(nil, "m", catalogue); w != nil {
+		t.Errorf("nothing held: %+v", w)
 	}
 }
 
