@@ -114,7 +114,7 @@ func TestInheritedRoundsDoNotCount(t *testing.T) {
 // B50: a request never ends with an assistant message, wherever the log was cut,
 // and stepping changes nothing.
 func TestModelIsCalledAfterAUserMessageOnly(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(20) {
 		entries := randomLog(t, rand.New(rand.NewPCG(seed, 11)))
 		v := NewView(NewPrefix(testHead()))
 		for i, e := range entries {
