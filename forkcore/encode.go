@@ -192,7 +192,8 @@ func EncodeHead(p Params, tools []ToolSpec, system ...string) []byte {
 // requestClose is what follows the last message: the part of a request that
 // may differ without touching the cache.
 func requestClose(p Params) []byte {
-	dst := append([]byte(`],"max_tokens":`), strconv.FormatInt(p.MaxTokens, 10)...)
+	dst := append(make([]byte, 0, 64), `],"max_tokens":`...)
+	dst = strconv.AppendInt(dst, p.MaxTokens, 10)
 	return append(dst, `,"stream":true}`...)
 }
 

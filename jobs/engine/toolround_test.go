@@ -249,7 +249,9 @@ func TestMixedRound(t *testing.T) {
 		y := newYard(t, func(c call) reply {
 			switch _, fork := c.directive(); {
 			case fork:
-				return say(reportText)
+				a := say(reportText)
+				a.after = time.Minute // the answers are delivered before any report
+				return a
 			case c.answers() == 0:
 				return useTools(use("a", "Agent", `{"description":"x","prompt":"d1"}`), use("r", "Read", `{}`),
 					use("bad", "Agent", `{"description":"x","prompt":" "}`), use("b", "Agent", `{"description":"x","prompt":"d2"}`))
