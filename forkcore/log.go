@@ -45,6 +45,9 @@ const (
 	MarkerToolResult MarkerType = "tool_result"
 	// MarkerLaunched records a model's dispatch (DispatchID, RunIDs, ToolUseIDs).
 	MarkerLaunched MarkerType = "launched"
+	// MarkerReplacement puts another block (Blob) in the place of a tool result that is too big, before it is first
+	// sent (ToolUseID, Name, IsError, Replacement). The tool_result marker before it has the full one.
+	MarkerReplacement MarkerType = "replacement"
 	// MarkerStop keeps an answer's stop reason (Name) when it is neither end_turn nor tool_use.
 	MarkerStop MarkerType = "stop"
 	// MarkerCompact drops the history before it from the requests to come; the log keeps it. The next
@@ -69,6 +72,8 @@ type Marker struct {
 	DispatchID string     `json:"dispatch_id,omitempty"`
 	RunIDs     []string   `json:"run_ids,omitempty"`
 	ToolUseIDs []string   `json:"tool_use_ids,omitempty"`
+	// Replacement is the decision about one tool result.
+	Replacement *Replacement `json:"replacement,omitempty"`
 	// Bytes are the bytes of Blob, filled in by readers.
 	Bytes []byte `json:"-"`
 }

@@ -31,6 +31,9 @@ type View struct {
 	// Completed is the history, and CompletedSeq the seq, when the last main turn was done; before, the head alone and 0.
 	Completed    *Prefix
 	CompletedSeq int64
+	// Replacements are the decisions about the tool results in Prefix, CompletedReplacements about those in Completed.
+	Replacements          ReplacementState
+	CompletedReplacements ReplacementState
 
 	last     *Message
 	lastCall string
@@ -64,6 +67,7 @@ func NewView(base *Prefix) *View { return &View{Prefix: base, Completed: base} }
 func (v *View) Clone() *View {
 	c := *v
 	c.Pending = slices.Clone(v.Pending)
+	c.Replacements = v.Replacements.Clone()
 	if v.Launch != nil {
 		l := *v.Launch
 		c.Launch = &l
@@ -124,10 +128,15 @@ func (v *View) applyMessage(m Message) {
 	v.last = &m
 	if v.Compacted && v.TurnRunID == "" {
 		// Written between turns: from now on this is the history that is complete.
-		v.Completed, v.CompletedSeq = v.Prefix, v.Len
+		v.complete(v.Len)
 	}
 	if v.Launch != nil && m.Role == RoleUser && len(v.Pending) > 0 {
 		v.Launch.All = v.AllLaunched()
+	}
+	for _, p := range v.Pending {
+		if p.Result != nil && p.ChildRunID == "" {
+			v.Replacements = v.Replacements.Freeze(Replacement{ToolUseID: p.Call.ID}) // sent as it is, unless a marker said otherwise
+		}
 	}
 	v.Pending = nil
 	if m.Role != RoleAssistant {
@@ -163,7 +172,7 @@ func (v *View) applyMarker(e Entry) {
 			}
 		}
 		if m.State == Done {
-			v.Completed, v.CompletedSeq = v.Prefix, e.Seq
+			v.complete(e.Seq)
 		}
 	case MarkerToolStarted:
 		if p := v.pending(m.ToolUseID); p != nil {
@@ -172,6 +181,11 @@ func (v *View) applyMarker(e Entry) {
 	case MarkerToolResult:
 		if p := v.pending(m.ToolUseID); p != nil {
 			p.Result = m.Bytes
+		}
+	case MarkerReplacement:
+		if p := v.pending(m.ToolUseID); p != nil && m.Replacement != nil {
+			p.Result = m.Bytes
+			v.Replacements = v.Replacements.Freeze(*m.Replacement)
 		}
 	case MarkerLaunched:
 		v.Launch = &Launch{DispatchID: m.DispatchID, RunIDs: m.RunIDs}
@@ -182,10 +196,14 @@ func (v *View) applyMarker(e Entry) {
 			}
 		}
 	case MarkerCompact:
-		v.Prefix, v.Compacted, v.last, v.Launch = v.Prefix.Head(), true, nil, nil
+		v.Prefix, v.Compacted, v.last, v.Launch, v.Replacements = v.Prefix.Head(), true, nil, nil, nil
 	case MarkerStop:
 		v.Stop = m.Name
 	}
+}
+
+func (v *View) complete(seq int64) {
+	v.Completed, v.CompletedSeq, v.CompletedReplacements = v.Prefix, seq, v.Replacements.Clone()
 }
 
 func (v *View) pending(toolUseID string) *PendingCall {

@@ -45,6 +45,8 @@ type Snapshot struct {
 	PlaceholderEnd int64 `json:"placeholder_end,omitempty"`
 	// UpToSeq is the last entry of the main log that the prefix holds.
 	UpToSeq int64 `json:"up_to_seq"`
+	// Replacements are the decisions about the tool results that the prefix holds.
+	Replacements ReplacementState `json:"replacements,omitempty"`
 	// Entries are the provider's cache entries known to prefix it when it was taken.
 	Entries   []CacheEntry `json:"entries"`
 	CreatedAt time.Time    `json:"created_at"`

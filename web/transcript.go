@@ -131,6 +131,9 @@ func otherPart(b forkcore.Block) partView {
 // rulesOpening begins the block that all forks share. In texts of others it is neutralised.
 const rulesOpening = "<" + forkcore.BoilerplateTag + ">"
 
+// previewOpening begins what the model got of a result that was too big.
+const previewOpening = "<" + forkcore.ReplacementTag + ">"
+
 func (l *logLine) readUser(m forkcore.Message) {
 	placeholders, launch, directive := 0, true, false
 	for i, b := range m.Blocks {
@@ -253,7 +256,11 @@ type openCall struct {
 
 func (f *fold) take(agentID string, l *logLine) {
 	for _, b := range l.results {
-		if c, ok := f.open[b.ToolUseID]; ok && (len(b.Raw) > 0 || !c.answered) {
+		c, ok := f.open[b.ToolUseID]
+		if ok && c.answered && c.tool.Output != "" && strings.HasPrefix(b.Text, previewOpening) {
+			continue // the whole result is there already
+		}
+		if ok && (len(b.Raw) > 0 || !c.answered) {
 			c.tool.answer(b)
 			c.answered = true
 			f.touch(b.ToolUseID, c, l.At)

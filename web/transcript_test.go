@@ -110,6 +110,14 @@ func TestEntries(t *testing.T) {
 			), "1 assistant\n  tool Bash(go test) done \"ok\"\n4 assistant\n  text \"Done.\"\n",
 		},
 		{
+			"a result of which the model got the beginning", numbered(
+				said(forkcore.RoleAssistant, bash),
+				marked(forkcore.Marker{Type: forkcore.MarkerToolResult, ToolUseID: "t1", Bytes: []byte(resultBlock("t1", "all of it", false))}),
+				marked(forkcore.Marker{Type: forkcore.MarkerReplacement, ToolUseID: "t1"}),
+				said(forkcore.RoleUser, resultBlock("t1", "<persisted-output>\na part\n</persisted-output>", false)),
+			), "1 assistant\n  tool Bash(go test) done \"all of it\"\n",
+		},
+		{
 			"a call that the end of the turn left open", numbered(
 				said(forkcore.RoleAssistant, bash),
 				marked(forkcore.Marker{Type: forkcore.MarkerTurnEnd, State: forkcore.Cancelled, Reason: &forkcore.Reason{Message: "m", NextStep: "n"}}),

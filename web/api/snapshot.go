@@ -13,19 +13,20 @@ import (
 
 // snapshot is a manifest in JSON.
 type snapshot struct {
-	ID           string                `json:"id"`
-	CreatedAt    *string               `json:"created_at"`
-	UpdatedAt    *string               `json:"updated_at"` // a snapshot never changes
-	SHA256       string                `json:"sha256"`
-	SessionID    string                `json:"session_id"`
-	Sessions     []string              `json:"sessions"`
-	Bytes        int64                 `json:"bytes"`
-	Segments     []forkcore.Segment    `json:"segments"`
-	Params       forkcore.Params       `json:"params"`
-	Tools        []string              `json:"tools"`
-	Placeholders int                   `json:"placeholders"`
-	UpToSeq      int64                 `json:"up_to_seq"`
-	Entries      []forkcore.CacheEntry `json:"entries"`
+	ID           string                 `json:"id"`
+	CreatedAt    *string                `json:"created_at"`
+	UpdatedAt    *string                `json:"updated_at"` // a snapshot never changes
+	SHA256       string                 `json:"sha256"`
+	SessionID    string                 `json:"session_id"`
+	Sessions     []string               `json:"sessions"`
+	Bytes        int64                  `json:"bytes"`
+	Segments     []forkcore.Segment     `json:"segments"`
+	Params       forkcore.Params        `json:"params"`
+	Tools        []string               `json:"tools"`
+	Placeholders int                    `json:"placeholders"`
+	UpToSeq      int64                  `json:"up_to_seq"`
+	Entries      []forkcore.CacheEntry  `json:"entries"`
+	Replacements []forkcore.Replacement `json:"replacements"`
 }
 
 func snapshotView(s forkcore.Snapshot, sessions []string) snapshot {
@@ -33,9 +34,13 @@ func snapshotView(s forkcore.Snapshot, sessions []string) snapshot {
 		ID: s.ID.String(), SHA256: s.ID.String(), CreatedAt: stamp(s.CreatedAt), UpdatedAt: stamp(s.CreatedAt),
 		SessionID: s.SessionID, Sessions: sessions, Bytes: s.Bytes, Segments: s.Segments, Params: s.Params,
 		Tools: s.Tools, Placeholders: s.Placeholders, UpToSeq: s.UpToSeq, Entries: make([]forkcore.CacheEntry, len(s.Entries)),
+		Replacements: s.Replacements,
 	}
 	if v.Segments == nil {
 		v.Segments = []forkcore.Segment{}
+	}
+	if v.Replacements == nil {
+		v.Replacements = []forkcore.Replacement{}
 	}
 	if v.Tools == nil {
 		v.Tools = []string{}
