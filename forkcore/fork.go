@@ -27,7 +27,7 @@ func Boilerplate() string {
 
 // controlTags are the tags this program gives meaning to. In data their "<" is
 // replaced, so that no file, directive or tool output can open or close one.
-var controlTags = []string{BoilerplateTag, "task-notification", "system-reminder"}
+var controlTags = []string{BoilerplateTag, "task-notification", "system-reminder", ReplacementTag}
 
 // NeutralizeTags disarms control tags inside data by writing "&lt;" for their
 // "<": those of this program, and more where the data is put into another element.
@@ -99,11 +99,7 @@ func NewSnapshot(sessionID string, history *Prefix, p Params, tools []string, up
 		s.PlaceholderEnd = open.ends[s.Placeholders-1].offset
 	}
 	s.Bytes, s.ID = open.Tail()
-	for _, e := range entries {
-		if d, ok := open.At(e.Bytes); ok && d == e.Prefix {
-			s.Entries = append(s.Entries, e)
-		}
-	}
+	s.Entries = open.entriesOf(entries)
 	var fresh [][]byte
 	var raws [][]byte
 	s.Segments, raws = open.Segments()

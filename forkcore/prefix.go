@@ -178,6 +178,9 @@ func (p *Prefix) Head() *Prefix {
 	return p.root
 }
 
+// HeadID is the digest of the head's bytes.
+func (p *Prefix) HeadID() Digest { return p.Head().state() }
+
 // Count is the number of messages, an open one included.
 func (p *Prefix) Count() int { return p.count }
 

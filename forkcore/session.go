@@ -37,8 +37,10 @@ type Session struct {
 	PermissionMode PermissionMode
 	Thinking       json.RawMessage // as sent to the provider; empty = not sent
 	Effort         string          // empty = not sent
-	BudgetNanoUSD  int64           // 0 = none
-	Interactive    bool
+	// Betas is the anthropic-beta set as latched when the session was created (see LatchBetas); empty = no header.
+	Betas         []string
+	BudgetNanoUSD int64 // 0 = none
+	Interactive   bool
 	// AutoBackground is after how long a foreground turn moves to a worker; 0 = never.
 	AutoBackground time.Duration
 	// Head is the blob of the latched request head: tools and system prompt in
@@ -64,6 +66,8 @@ type Session struct {
 	ReservedNanoUSD int64
 	// Warm is the longest prefix the main agent last read or wrote; nil before.
 	Warm *CacheEntry
+	// CacheSafe is the slot that the last main turn that was done left to side forks; nil before, and in events.
+	CacheSafe *CacheSafeParams
 }
 
 // State derives the session's state: that of the turn in progress is the

@@ -32,6 +32,7 @@ type config struct {
 	forkOff        bool
 	coordinator    bool
 	gate           forkcore.GateMode
+	betas          []string
 	simulated      bool // the endpoint at baseURL is a simulator
 }
 
@@ -55,6 +56,7 @@ var settings = []setting{
 	{"FORKYARD_FORK_SUBAGENT", "on", "off = sessions without a mode do not fork"},
 	{"AGENT_COORDINATOR_MODE", "", "1 = sessions without a mode are coordinators"},
 	{"FORKYARD_GATE", "auto", "hold siblings until their prefix is readable: auto, always or off"},
+	{"FORKYARD_BETAS", "", "comma-separated anthropic-beta values; a session keeps those that it was created with"},
 	{"FORKYARD_SIMULATED", "", "1 = the endpoint at ANTHROPIC_BASE_URL is a simulator, and pages say so"},
 }
 
@@ -121,6 +123,12 @@ func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (c
 		apiKey: get("ANTHROPIC_API_KEY"), baseURL: get("ANTHROPIC_BASE_URL"), model: get("FORKYARD_MODEL"),
 		publicURL: strings.TrimRight(get("FORKYARD_PUBLIC_URL"), "/"), gate: forkcore.GateMode(get("FORKYARD_GATE")),
 		forkOff: !boolean("FORKYARD_FORK_SUBAGENT"), coordinator: boolean("AGENT_COORDINATOR_MODE"), simulated: boolean("FORKYARD_SIMULATED"),
+	}
+	c.betas = forkcore.LatchBetas(strings.Split(get("FORKYARD_BETAS"), ","))
+	for _, b := range c.betas {
+		if strings.ContainsFunc(b, func(r rune) bool { return r < 0x21 || r > 0x7e }) {
+			bad("FORKYARD_BETAS", "%q is no name of a beta", b)
+		}
 	}
 	if _, _, err := net.SplitHostPort(c.addr); err != nil {
 		bad("FORKYARD_ADDR", "%q is no host:port such as 127.0.0.1:8080", c.addr)

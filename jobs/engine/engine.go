@@ -55,6 +55,10 @@ type Options struct {
 	ForkOff        bool // sessions without a mode are plain instead of fork
 	Coordinator    bool // sessions without a mode are coordinators
 	Gate           forkcore.GateMode
+	// Betas is the anthropic-beta set of sessions to come, in any order.
+	Betas []string
+	// Replacements bound the tool results of a conversation; zero = forkcore.DefaultReplacementLimits.
+	Replacements forkcore.ReplacementLimits
 
 	// CacheSince is when the provider's cache was empty last, for a simulator that starts with this process; zero = unknown.
 	CacheSince time.Time
@@ -129,6 +133,9 @@ func New(o Options) (*Engine, error) {
 	setDefault(&o.Dead, 4*time.Second)
 	if o.Gate == "" {
 		o.Gate = forkcore.GateAuto
+	}
+	if o.Replacements.Message == 0 {
+		o.Replacements = forkcore.DefaultReplacementLimits()
 	}
 	if o.DefaultModel == "" {
 		o.DefaultModel = "claude-sonnet-5-5"

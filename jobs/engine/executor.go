@@ -209,14 +209,22 @@ func (d *driver) loop(ctx context.Context) error {
 		case forkcore.RunTools:
 			err = d.runTools(ctx, dec.Calls)
 		case forkcore.Deliver:
-			err = d.deliver(ctx, dec.Answers, inbox)
+			var replaced bool
+			if replaced, err = d.replaceResults(ctx); err == nil && !replaced {
+				err = d.deliver(ctx, dec.Answers, inbox)
+			}
 		case forkcore.Finish:
 			end := EndRun{State: dec.State, Reason: dec.Reason}
 			if d.run.Kind == forkcore.KindFork && dec.Final != "" {
 				r := forkcore.ParseReport(dec.Final)
 				end.Report = &r
 			}
-			err = d.tryEnd(ctx, end)
+			if d.run.Kind == forkcore.KindMain && dec.State == forkcore.Done {
+				end.CacheSafe, err = d.cacheSafe(ctx)
+			}
+			if err == nil {
+				err = d.tryEnd(ctx, end)
+			}
 			if err == nil {
 				return nil
 			}
@@ -228,6 +236,16 @@ func (d *driver) loop(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// cacheSafe is the slot of a main turn that is done: what was sent, and the answer to it.
+func (d *driver) cacheSafe(ctx context.Context) (*forkcore.CacheSafeParams, error) {
+	entries, err := d.e.o.Store.CacheEntries(ctx, d.session.ID)
+	if err != nil {
+		return nil, fmt.Errorf("load cache entries: %w", err)
+	}
+	c, err := forkcore.NewCacheSafeParams(d.view.Prefix, d.params, d.view.Len, d.view.Replacements, entries)
+	return &c, err
 }
 
 // deliver writes one user message: the answers to the pending calls, then the

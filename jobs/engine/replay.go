@@ -26,21 +26,68 @@ func (e *Engine) begin(ctx context.Context, s forkcore.Session, r forkcore.Run) 
 		if err != nil {
 			return origin{}, fmt.Errorf("load snapshot: %w", err)
 		}
-		return origin{params: snap.manifest.Params, snap: snap, atRisk: snap.manifest.ID != r.Snapshot, view: forkcore.NewView(snap.base)}, nil
+		v := forkcore.NewView(snap.base)
+		v.Replacements = snap.manifest.Replacements.Clone()
+		return origin{params: snap.manifest.Params, snap: snap, atRisk: snap.manifest.ID != r.Snapshot, view: v}, nil
 	}
 	if v := e.views.get(s.ID); v != nil {
 		return origin{params: sessionParams(s), view: v}, nil
 	}
-	return e.beginAtHead(ctx, s)
+	return e.beginAtHead(ctx, s, s.Head)
 }
 
 // beginAtHead starts at the very beginning of a main log, whatever was replayed of it before.
-func (e *Engine) beginAtHead(ctx context.Context, s forkcore.Session) (origin, error) {
-	head, err := e.head(ctx, s, s.Head)
+func (e *Engine) beginAtHead(ctx context.Context, s forkcore.Session, id forkcore.Digest) (origin, error) {
+	head, err := e.head(ctx, s, id)
 	if err != nil {
 		return origin{}, err
 	}
-	return origin{params: sessionParams(s), atRisk: forkcore.DigestOf(head) != s.Head, view: forkcore.NewView(forkcore.NewPrefix(head))}, nil
+	return origin{params: sessionParams(s), atRisk: forkcore.DigestOf(head) != id, view: forkcore.NewView(forkcore.NewPrefix(head))}, nil
+}
+
+// completedTurn is what a dispatch by a person or the API inherits: the main
+// agent's last completed turn as its slot says, whatever a turn in progress
+// adds. Before the first it is the head alone.
+func (e *Engine) completedTurn(ctx context.Context, s forkcore.Session) (inheritance, error) {
+	o, err := e.begin(ctx, s, forkcore.Run{Kind: forkcore.KindMain})
+	if err != nil {
+		return inheritance{}, err
+	}
+	slot := s.CacheSafe
+	if slot == nil { // no turn is done yet, or none since slots are written: the log knows
+		if err := e.replay(ctx, o.view, s.ID, s.ID, 0); err != nil {
+			return inheritance{}, err
+		}
+		e.views.put(s.ID, o.view)
+		return inheritance{o.view.Completed, o.view.CompletedSeq, o.params, o.view.CompletedReplacements}, nil
+	}
+	if o.view.Len > slot.UpToSeq && slot.Verify(o.view.Completed) == nil {
+		return slotInheritance(slot, o.view.Completed, o.view.CompletedReplacements)
+	}
+	if o.view.Len > slot.UpToSeq || o.view.Prefix.HeadID() != slot.Head {
+		if o, err = e.beginAtHead(ctx, s, slot.Head); err != nil {
+			return inheritance{}, err
+		}
+	}
+	if n := slot.UpToSeq - o.view.Len; n > 0 {
+		if err := e.replay(ctx, o.view, s.ID, s.ID, int(n)); err != nil {
+			return inheritance{}, err
+		}
+		e.views.put(s.ID, o.view)
+	}
+	return slotInheritance(slot, o.view.Prefix, o.view.Replacements)
+}
+
+// slotInheritance hands out a history only when it is the one that the slot describes.
+func slotInheritance(slot *forkcore.CacheSafeParams, history *forkcore.Prefix, replaced forkcore.ReplacementState) (inheritance, error) {
+	err := slot.Verify(history)
+	if err == nil && replaced.Digest() != slot.Replacements {
+		err = fmt.Errorf("the decisions about tool results up to log entry %d are not those of turn %s: %w", slot.UpToSeq, slot.RunID, forkcore.ErrCorrupt)
+	}
+	if err != nil {
+		return inheritance{}, fmt.Errorf("forks cannot share the last completed turn; send a message, so that a new turn takes its bytes anew: %w", err)
+	}
+	return inheritance{history, slot.UpToSeq, slot.Params, replaced}, nil
 }
 
 // head loads a session's rendered request head. One that is lost is rendered

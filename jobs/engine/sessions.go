@@ -20,7 +20,7 @@ const MaxTokens = 32_000
 
 // sessionParams are the parts of a session's requests that are fixed for good.
 func sessionParams(s forkcore.Session) forkcore.Params {
-	return forkcore.Params{Model: s.Model, Thinking: s.Thinking, Effort: s.Effort, MaxTokens: MaxTokens}
+	return forkcore.Params{Model: s.Model, Thinking: s.Thinking, Effort: s.Effort, Betas: s.Betas, MaxTokens: MaxTokens}
 }
 
 // CreateSession checks a spec, fills in defaults, latches the request head and
@@ -57,6 +57,7 @@ func (e *Engine) newSession(spec forkcore.SessionSpec) (forkcore.Session, error)
 	s := forkcore.Session{
 		Title: strings.TrimSpace(forkcore.CleanText(spec.Title)), Model: spec.Model, Mode: spec.Mode,
 		PermissionMode: spec.PermissionMode, Effort: spec.Effort, Interactive: true, AutoBackground: e.o.AutoBackground,
+		Betas: forkcore.LatchBetas(e.o.Betas),
 	}
 	if len(s.Title) > 200 {
 		bad.Add("title", "is longer than 200 bytes")

@@ -45,7 +45,7 @@ type Wake struct {
 // nothing then. All return forkcore.ErrStoreUnavailable when the database
 // cannot be reached. Every change of a run, session, dispatch, log or ledger
 // also appends the matching durable event to the session's stream in the same
-// step, and bumps Version and UpdatedAt of what changed.
+// step (a session's without CacheSafe), and bumps Version and UpdatedAt of what changed.
 type Store interface {
 	Reader
 
@@ -114,6 +114,8 @@ type Store interface {
 	// decremented, a notice is kept; with the last child all notices move to the session's inbox, and when the session is
 	// idle, was not stopped as a tree and candidate is set, a new main turn `candidate` is created queued (wake 1, Background=true, marker turn_start) and its wake is returned.
 	// A leader that ends with its gate closed promotes the next parked sibling (queued, wake returned) or, with none left, opens the gate.
+	// A main turn that is done writes e.CacheSafe into the session's slot, with RunID, the next Version and the time of the store; of any
+	// other run or state the store leaves it out, so that nobody but a main turn ever changes what side forks send.
 	// Open ledger rows of the run are removed from reservations; usage and cost that their first event told (row.Usage, row.Cost) are added
 	// to run, dispatch and session, an unknown cost counts as Unpriced. Releases the lease in every case.
 	EndRun(ctx context.Context, h Holder, e EndRun) ([]Wake, error)
@@ -229,6 +231,8 @@ type EndRun struct {
 	Candidate string
 	// CandidateTitle names it.
 	CandidateTitle string
+	// CacheSafe is what a main turn that is done leaves to side forks.
+	CacheSafe *forkcore.CacheSafeParams
 }
 
 // Signal is a wish for a run that this executor holds.

@@ -123,6 +123,20 @@ func (d *driver) result(call forkcore.ToolCall, res forkcore.ToolResult) forkcor
 	return d.marker(forkcore.Marker{Type: forkcore.MarkerToolResult, ToolUseID: call.ID, Name: call.Name, Blob: &sum, IsError: res.IsError, Bytes: block})
 }
 
+// replaceResults puts previews in the place of results that are too big for the message that is about to be born. The
+// log keeps the decisions, so whoever goes on sends the same. Answers whether there were any.
+func (d *driver) replaceResults(ctx context.Context) (bool, error) {
+	markers, err := d.view.ReplaceResults(d.e.o.Replacements)
+	if err != nil || len(markers) == 0 {
+		return false, err
+	}
+	entries := make([]forkcore.Entry, len(markers))
+	for i, m := range markers {
+		entries[i] = d.marker(m)
+	}
+	return true, d.append(ctx, nil, entries...)
+}
+
 // launch starts the forks that a round's Agent calls ask for. Calls that are
 // refused get a tool error and cost no request.
 func (d *driver) launch(ctx context.Context, calls []forkcore.PendingCall) error {
@@ -161,7 +175,7 @@ func (d *driver) launch(ctx context.Context, calls []forkcore.PendingCall) error
 	if err != nil {
 		return err
 	}
-	plan, err := d.e.planDispatch(ctx, d.session, d.view.Prefix, d.view.Len, specs, d.e.o.Gate, forkcore.Jobs{})
+	plan, err := d.e.planDispatch(ctx, d.session, inheritance{d.view.Prefix, d.view.Len, d.params, d.view.Replacements}, specs, d.e.o.Gate, forkcore.Jobs{})
 	if err != nil {
 		return err
 	}
@@ -223,16 +237,29 @@ type dispatchPlan struct {
 	best     *forkcore.CacheEntry // the longest live entry that prefixes the snapshot
 }
 
-// planDispatch takes the snapshot of a history and prices a fan-out over it.
-func (e *Engine) planDispatch(ctx context.Context, s forkcore.Session, history *forkcore.Prefix, upTo int64, specs []childSpec, gate forkcore.GateMode, jobs forkcore.Jobs) (*dispatchPlan, error) {
+// inheritance is what a fan-out shares with the main agent.
+type inheritance struct {
+	history  *forkcore.Prefix
+	upTo     int64 // the last log entry in it
+	params   forkcore.Params
+	replaced forkcore.ReplacementState
+}
+
+// planDispatch takes the snapshot of an inheritance and prices a fan-out over it.
+func (e *Engine) planDispatch(ctx context.Context, s forkcore.Session, in inheritance, specs []childSpec, gate forkcore.GateMode, jobs forkcore.Jobs) (*dispatchPlan, error) {
 	entries, err := e.o.Store.CacheEntries(ctx, s.ID)
 	if err != nil {
 		return nil, fmt.Errorf("load cache entries: %w", err)
 	}
-	snap, fresh, err := forkcore.NewSnapshot(s.ID, history, sessionParams(s), e.toolNames(s.Mode), upTo, entries, time.Now().UTC())
+	tools, err := forkcore.LatchedTools(in.history.Head().Bytes())
 	if err != nil {
 		return nil, err
 	}
+	snap, fresh, err := forkcore.NewSnapshot(s.ID, in.history, in.params, tools, in.upTo, entries, time.Now().UTC())
+	if err != nil {
+		return nil, err
+	}
+	snap.Replacements = in.replaced
 	p := &dispatchPlan{snapshot: snap, fresh: fresh, specs: specs, gate: gate}
 	for _, c := range specs {
 		p.blocks = append(p.blocks, forkcore.DirectiveBlock(c.prompt))
@@ -291,19 +318,12 @@ func (p *dispatchPlan) store(ctx context.Context, st Store) error {
 	return nil
 }
 
-func (e *Engine) toolNames(mode forkcore.Mode) []string {
-	var names []string
-	for _, t := range e.toolSpecs(mode) {
-		names = append(names, t.Name)
-	}
-	return names
-}
-
-// toolSpecs is the fixed order of the tools array: Agent first. Without forks
-// there is no agent to start yet, so the tool is not offered.
+// toolSpecs are what a session that is created now latches. Without forks
+// there is no agent to start yet, so that tool is not offered.
 func (e *Engine) toolSpecs(mode forkcore.Mode) []forkcore.ToolSpec {
-	if mode != forkcore.ModeFork {
-		return e.o.Tools.Specs()
+	specs := e.o.Tools.Specs()
+	if mode == forkcore.ModeFork {
+		specs = append(specs, forkcore.AgentTool())
 	}
-	return append([]forkcore.ToolSpec{forkcore.AgentTool()}, e.o.Tools.Specs()...)
+	return forkcore.LatchTools(specs)
 }

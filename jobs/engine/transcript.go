@@ -96,7 +96,7 @@ func (e *Engine) rebuild(ctx context.Context, r forkcore.Run, row forkcore.Reque
 	}
 	var o origin
 	if r.Kind == forkcore.KindMain {
-		o, err = e.beginAtHead(ctx, s) // a kept view may be beyond the request
+		o, err = e.beginAtHead(ctx, s, s.Head) // a kept view may be beyond the request
 	} else {
 		o, err = e.begin(ctx, s, r)
 	}

@@ -260,15 +260,11 @@ func (e *Engine) planForks(ctx context.Context, sessionID string, spec forkcore.
 	if s.Mode != forkcore.ModeFork {
 		return s, nil, &forkcore.ConflictError{Message: fmt.Sprintf("forks are off in this session: its mode is %s", s.Mode), NextStep: "Start a session with mode fork"}
 	}
-	o, err := e.begin(ctx, s, forkcore.Run{Kind: forkcore.KindMain})
+	in, err := e.completedTurn(ctx, s)
 	if err != nil {
 		return s, nil, err
 	}
-	if err := e.replay(ctx, o.view, s.ID, s.ID, 0); err != nil {
-		return s, nil, err
-	}
-	e.views.put(s.ID, o.view)
-	plan, err := e.planDispatch(ctx, s, o.view.Completed, o.view.CompletedSeq, specs, gate, spec.Jobs)
+	plan, err := e.planDispatch(ctx, s, in, specs, gate, spec.Jobs)
 	if errors.Is(err, forkcore.ErrUnanswered) {
 		return s, nil, &forkcore.ConflictError{Message: err.Error(), NextStep: "Send a message first, so that the open calls are answered"}
 	}

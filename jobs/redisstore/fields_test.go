@@ -13,7 +13,7 @@ func everything() fields {
 	digest := forkcore.DigestOf([]byte("d")).String()
 	f := fields{
 		"snapshot": digest, "head": digest, "reason": `{"code":"c"}`, "last_reason": `{"code":"c"}`, "report": `{"text":"t"}`,
-		"warm": `{"tokens":1}`, "quote": `{"model":"m"}`, "thinking": `{}`, "runs": "a b",
+		"warm": `{"tokens":1}`, "_slot": `{"messages":1}`, "_slot_run": "r", "_slot_version": "1", "_slot_at": "1", "betas": "a b", "quote": `{"model":"m"}`, "thinking": `{}`, "runs": "a b",
 		"history": `{"at":1,"type":"closed"},{"at":2,"type":"opened"}`,
 	}
 	for name := range strings.FieldsSeq(`id title workspace model mode permissions effort session agent kind directive parent

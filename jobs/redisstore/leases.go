@@ -139,7 +139,7 @@ func (s *Store) Wait(ctx context.Context, h engine.Holder, d time.Duration, reas
 func (s *Store) EndRun(ctx context.Context, h engine.Holder, e engine.EndRun) ([]engine.Wake, error) {
 	st, err := heldStep(scriptEndRun, h, args{
 		"state": string(e.State), "reason": jsonOrEmpty(e.Reason), "report": jsonOrEmpty(e.Report),
-		"candidate": e.Candidate, "title": e.CandidateTitle,
+		"candidate": e.Candidate, "title": e.CandidateTitle, "slot": jsonOrEmpty(e.CacheSafe),
 	})
 	if err != nil {
 		return nil, err

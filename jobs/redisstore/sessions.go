@@ -29,6 +29,7 @@ func sessionFields(s forkcore.Session) fields {
 		"budget":      formatInt(s.BudgetNanoUSD),
 		"interactive": formatBool(s.Interactive),
 		"background":  formatInt(int64(s.AutoBackground)),
+		"betas":       strings.Join(s.Betas, " "),
 	})
 }
 
@@ -59,6 +60,13 @@ func parseSession(f fields) (forkcore.Session, error) {
 		ReservedNanoUSD: r.int("reserved"),
 		AtRiskRequests:  r.int("at_risk"),
 		Warm:            jsonField[forkcore.CacheEntry](r, "warm"),
+		CacheSafe:       jsonField[forkcore.CacheSafeParams](r, "_slot"),
+	}
+	if b := r.text("betas"); b != "" {
+		s.Betas = strings.Fields(b)
+	}
+	if c := s.CacheSafe; c != nil {
+		c.Version, c.RunID, c.At = r.int("_slot_version"), r.text("_slot_run"), r.time("_slot_at")
 	}
 	if t := r.text("thinking"); t != "" {
 		s.Thinking = json.RawMessage(t)

@@ -47,6 +47,7 @@ func RunStore(t *testing.T, open func(t *testing.T) engine.Store) {
 		{"a text after a stop is followed up", testFollowStop},
 		{"a text after a stop of a run nobody holds", testFollowUnheld},
 		{"end of a run nobody holds", testEndUnheld},
+		{"slot for side forks", testCacheSafe},
 		{"notices wake an idle parent", testNoticesIdle},
 		{"notices for a busy parent", testNoticesBusy},
 		{"last children end concurrently", testLastChildrenConcurrently},

@@ -72,6 +72,14 @@ func (st *step) endRun(r *run, e engine.EndRun) {
 	if r.Kind == forkcore.KindMain {
 		st.mark(r, forkcore.Marker{Type: forkcore.MarkerTurnEnd, State: e.State, Reason: e.Reason})
 		c.ActiveRunID, c.LastRunID, c.LastState, c.LastReason = "", r.ID, e.State, e.Reason
+		if e.State == forkcore.Done && e.CacheSafe != nil {
+			slot := *e.CacheSafe
+			slot.Version, slot.RunID, slot.At = 1, r.ID, st.now
+			if c.CacheSafe != nil {
+				slot.Version += c.CacheSafe.Version
+			}
+			c.CacheSafe = &slot
+		}
 		if c.mustFollow(r) {
 			st.startCandidate(c, e)
 		}

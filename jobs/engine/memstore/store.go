@@ -121,6 +121,7 @@ func (st *step) finish() {
 		switch o := c.of.(type) {
 		case *session:
 			v := o.Session
+			v.CacheSafe = nil
 			e.SessionID, e.Session = o.ID, &v
 		case *run:
 			v := o.Run

@@ -1,4 +1,4 @@
--- Holder (or a run nobody holds when A.token is empty); A.state, A.reason, A.report; A.candidate, A.title. Answers wakes.
+-- Holder (or a run nobody holds when A.token is empty); A.state, A.reason, A.report; A.candidate, A.title; A.slot. Answers wakes.
 local key = RUN .. A.run
 if A.token ~= '' then
   local bad = guard()
@@ -18,4 +18,10 @@ if A.state == 'done' and get(key, 'kind') == 'main' and redis.call('LLEN', INBOX
   return fail('inbox')
 end
 end_run(A.run, A.state, A.reason, A.report, A.candidate, A.title)
+-- Only a main turn that is done has something that side forks may send.
+if A.slot ~= '' and A.state == 'done' and get(key, 'kind') == 'main' then
+  local session = SESSION .. get(key, 'session')
+  redis.call('HSET', session, '_slot', A.slot, '_slot_run', A.run, '_slot_at', NOW_S)
+  redis.call('HINCRBY', session, '_slot_version', 1)
+end
 return ok(wake_list())
