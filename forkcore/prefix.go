@@ -179,7 +179,7 @@ func (p *Prefix) Head() *Prefix {
 }
 
 // HeadID is the digest of the head's bytes.
-func (p *Prefix) HeadID() Digest { return p.Head().state() }
+func (p *Prefix) HeadID() Digest { return DigestOf(p.Head().piece) }
 
 // Count is the number of messages, an open one included.
 func (p *Prefix) Count() int { return p.count }
