@@ -43,7 +43,7 @@ func newWindow(info ModelInfo, q Quote, longest int, own, maxTokens int64) *Wind
 		w.Note = w.refusal() + "."
 	case over > 0:
 		w.Note = fmt.Sprintf("The window has %s, %s are input: an answer is cut after %s, though up to %s may be asked for.",
-			tokensText(w.Tokens), w.counted(w.InputTokens()), Grouped(w.Tokens-w.InputTokens()), Grouped(w.OutputTokens))
+			tokensText(w.Tokens), w.counted(Grouped(w.InputTokens())), Grouped(w.Tokens-w.InputTokens()), Grouped(w.OutputTokens))
 	}
 	return w
 }
@@ -65,16 +65,17 @@ func (w Window) InputTokens() int64 { return w.SharedTokens + w.OwnTokens }
 // TooLong reports whether the input alone is over a known window.
 func (w Window) TooLong() bool { return w.Tokens > 0 && w.InputTokens() > w.Tokens }
 
-func (w Window) counted(n int64) string {
+// counted calls an estimate one.
+func (w Window) counted(count string) string {
 	if w.Exact {
-		return Grouped(n)
+		return count
 	}
-	return "about " + Grouped(n)
+	return "about " + count
 }
 
 func (w Window) refusal() string {
-	return fmt.Sprintf("The dispatch would exceed the window of %s by %s tokens: it takes %s of input, and directive %d would send %s, %s shared and %s of its own",
-		w.Model, w.counted(w.InputTokens()-w.Tokens), Grouped(w.Tokens), w.Index+1, Grouped(w.InputTokens()), Grouped(w.SharedTokens), Grouped(w.OwnTokens))
+	return fmt.Sprintf("The dispatch would exceed the window of %s by %s: it takes %s of input, and directive %d would send %s, %s shared and %s of its own",
+		w.Model, w.counted(tokensText(w.InputTokens()-w.Tokens)), Grouped(w.Tokens), w.Index+1, Grouped(w.InputTokens()), Grouped(w.SharedTokens), Grouped(w.OwnTokens))
 }
 
 // Refusal is the error for a dispatch that cannot be sent, a *ConflictError
@@ -89,7 +90,7 @@ func (w Window) Refusal() error {
 	}
 	next := "Start a new session with a summary of this one, or let a named agent do it: that does not carry the conversation"
 	if w.SharedTokens < w.Tokens {
-		next = fmt.Sprintf("Shorten directive %d by about %s tokens, or put the text into a file that the fork reads in parts", w.Index+1, Grouped(w.InputTokens()-w.Tokens))
+		next = fmt.Sprintf("Shorten directive %d by about %s, or put the text into a file that the fork reads in parts", w.Index+1, tokensText(w.InputTokens()-w.Tokens))
 	}
 	return &ConflictError{Message: w.refusal(), NextStep: next}
 }

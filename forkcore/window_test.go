@@ -60,10 +60,10 @@ func TestWindow(t *testing.T) {
 			600,
 			Window{
 				Tokens: 50_000, SharedTokens: 49_000, OwnTokens: 1_001, OutputTokens: 600,
-				Note: "The dispatch would exceed the window of m by about 1 tokens: it takes 50,000 of input, and directive 1 would send 50,001, 49,000 shared and 1,001 of its own.",
+				Note: "The dispatch would exceed the window of m by about 1 token: it takes 50,000 of input, and directive 1 would send 50,001, 49,000 shared and 1,001 of its own.",
 			},
-			"The dispatch would exceed the window of m by about 1 tokens: it takes 50,000 of input, and directive 1 would send 50,001, 49,000 shared and 1,001 of its own",
-			"Shorten directive 1 by about 1 tokens, or put the text into a file that the fork reads in parts", true,
+			"The dispatch would exceed the window of m by about 1 token: it takes 50,000 of input, and directive 1 would send 50,001, 49,000 shared and 1,001 of its own",
+			"Shorten directive 1 by about 1 token, or put the text into a file that the fork reads in parts", true,
 		},
 		{
 			"the prefix alone fills it, counted", small, &CacheEntry{Bytes: 4_000, Tokens: 50_000, Exact: true}, 4_000,
