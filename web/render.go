@@ -33,8 +33,9 @@ type frame struct {
 
 // The entries of the main navigation.
 const (
-	navHome = "home"
-	navNew  = "new"
+	navHome   = "home"
+	navNew    = "new"
+	navChecks = "checks"
 )
 
 func (s *Server) frame(c echo.Context, title string) frame {

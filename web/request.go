@@ -131,6 +131,7 @@ type requestPageView struct {
 	Body           string
 	BodyBytes      string
 	RawPath        string
+	ChecksPath     string
 	ProviderID     string
 	Compare        []link
 	Siblings       compareForm
@@ -182,7 +183,8 @@ func (s *Server) readRequestPage(ctx context.Context, runID string, n int64) (re
 		Run:         link{pathRun + run.ID, runTitle(run)}, Session: sessionLink(session),
 		Prefix: row.Prefix.String(), PrefixBytes: grouped(row.PrefixBytes), Body: row.Body.String(), BodyBytes: grouped(row.BodyBytes),
 		RawPath: prefixAPI + requestPath(run.ID, n) + "/body", ProviderID: row.ProviderRequestID,
-		Siblings: newCompareForm(run, n, siblings),
+		ChecksPath: checksPath(requestKey(forkcore.RequestRef{RunID: run.ID, N: n})),
+		Siblings:   newCompareForm(run, n, siblings),
 	}
 	if findRequest(rows, n-1) != nil {
 		v.Previous = requestPath(run.ID, n-1)

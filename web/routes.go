@@ -17,6 +17,7 @@ const (
 	pathNewSession = "/sessions/new"
 	pathRun        = "/runs/" // :id, then /live, /cancel, /background, /requests/:n
 	pathCompare    = "/compare"
+	pathChecks     = "/checks"
 	pathLogin      = "/login"
 	pathLogout     = "/logout"
 	pathStatic     = "/static/"
@@ -52,6 +53,8 @@ func (s *Server) routes() {
 	e.POST(pathRun+":id/background", s.backgroundRun)
 	get(e, pathRun+":id/requests/:n", s.requestPage)
 	get(e, pathCompare, s.comparePage)
+	get(e, pathChecks, s.checksPage)
+	e.POST(pathChecks, s.checkPasted)
 	get(e, pathLogin, s.loginPage)
 	e.POST(pathLogin, s.signIn)
 	e.POST(pathLogout, s.signOut)

@@ -107,6 +107,7 @@ func TestPages(t *testing.T) {
 	}
 	look("run", "/runs/"+forks[0])
 	look("request", "/runs/"+forks[0]+"/requests/2")
+	look("checks", "/checks")
 	look("compare", "/compare?a="+forks[0]+":1&b="+forks[1]+":1")
 	tab.Tolerate("/nowhere: status 404")
 	look("", "/sessions/nowhere")
