@@ -43,7 +43,7 @@ func TestChecksPage(t *testing.T) {
 	looked(t, tab, "checks-pasted", os.Getenv("FORKYARD_CHECKS_SHOTS"))
 
 	t.Log("what is named wrongly says what would be right")
-	tab.Tolerate("/checks: status 422")
+	tab.Tolerate("/checks.of=nowhere: status 422")
 	tab.Fill("input[name=of]", "nowhere")
 	tab.Press("Enter")
 	tab.Has("#check-problem", "Name a session")
