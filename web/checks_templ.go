@@ -109,7 +109,7 @@ func checksOfRequests(v checksView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "\" class=\"mono\" autocomplete=\"off\" spellcheck=\"false\" placeholder=\"ses_… or run_… or run_…:1\"")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "\" class=\"mono\" autocomplete=\"off\" spellcheck=\"false\" placeholder=\"an id, or run id:number\"")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
