@@ -64,13 +64,19 @@ func ParseAgentCall(call ToolCall, mode Mode) (AgentInput, error) {
 	if err := d.Decode(&in); err != nil {
 		return in, fmt.Errorf("the input of Agent is not understood: %w; it takes description, prompt, subagent_type and isolation", err)
 	}
+	name := EffectiveType(in.SubagentType, mode)
+	agent, known := AgentTypeNamed(name)
 	switch {
 	case strings.TrimSpace(in.Prompt) == "":
 		return in, fmt.Errorf("prompt is empty: say what the fork should do")
-	case mode != ModeFork:
-		return in, fmt.Errorf("forks are off in %s mode, and other agents cannot be started yet: do this task yourself", mode)
-	case in.SubagentType != "" && in.SubagentType != "fork":
-		return in, fmt.Errorf("agent type %q cannot be started yet: leave subagent_type out or use \"fork\"", in.SubagentType)
+	case name == AgentFork && mode != ModeFork:
+		return in, fmt.Errorf("forks are off in %s mode: do this task yourself", mode)
+	case !known:
+		return in, fmt.Errorf("there is no agent type %q: leave subagent_type out or use \"fork\"", name)
+	case !agent.Available && mode != ModeFork:
+		return in, fmt.Errorf("agent type %q cannot be started yet, and forks are off in %s mode: do this task yourself", name, mode)
+	case !agent.Available:
+		return in, fmt.Errorf("agent type %q cannot be started yet: leave subagent_type out or use \"fork\"", name)
 	case in.Model != "":
 		return in, fmt.Errorf("a fork keeps this conversation's model, another one could not read its cached prefix: leave model out")
 	case in.Isolation == "worktree":
@@ -80,7 +86,3 @@ func ParseAgentCall(call ToolCall, mode Mode) (AgentInput, error) {
 	}
 	return in, nil
 }
-
-// RefuseNestedFork is the tool error for an Agent call inside a fork. The
-// guard is the run's stored kind, not any text in the conversation.
-const RefuseNestedFork = "a fork cannot start agents: carry out the directive yourself and report"

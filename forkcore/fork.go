@@ -1,10 +1,8 @@
 package forkcore
 
 import (
-	_ "embed"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -12,63 +10,6 @@ import (
 // and, when all of them were Agent calls, in the parent. It is one constant, so that
 // siblings stay byte-identical; it is a deliberate untruth that the directive puts right.
 const Placeholder = "Fork started; processing in background"
-
-// BoilerplateTag marks the block of rules that precedes a directive.
-const BoilerplateTag = "fork-boilerplate"
-
-//go:embed boilerplate.md
-var boilerplateRules string
-
-// Boilerplate is the text block that all forks share: rules and report
-// template inside the tag. The directive follows in a block of its own.
-func Boilerplate() string {
-	return "<" + BoilerplateTag + ">\n" + strings.TrimSpace(boilerplateRules) + "\n</" + BoilerplateTag + ">"
-}
-
-// controlTags are the tags this program gives meaning to. In data their "<" is
-// replaced, so that no file, directive or tool output can open or close one.
-var controlTags = []string{BoilerplateTag, "task-notification", "system-reminder", ReplacementTag}
-
-// NeutralizeTags disarms control tags inside data by writing "&lt;" for their
-// "<": those of this program, and more where the data is put into another element.
-func NeutralizeTags(s string, more ...string) string {
-	if strings.IndexByte(s, '<') < 0 {
-		return s
-	}
-	var out strings.Builder
-	last := 0
-	for i := 0; i < len(s); i++ {
-		if s[i] != '<' || (!startsTag(s[i+1:], controlTags) && !startsTag(s[i+1:], more)) {
-			continue
-		}
-		out.WriteString(s[last:i])
-		out.WriteString("&lt;")
-		last = i + 1
-	}
-	if last == 0 {
-		return s
-	}
-	out.WriteString(s[last:])
-	return out.String()
-}
-
-func startsTag(rest string, tags []string) bool {
-	rest = strings.TrimLeft(rest, " \t\r\n")
-	rest = strings.TrimPrefix(rest, "/")
-	rest = strings.TrimLeft(rest, " \t\r\n")
-	for _, tag := range tags {
-		if len(rest) >= len(tag) && strings.EqualFold(rest[:len(tag)], tag) {
-			return true
-		}
-	}
-	return false
-}
-
-// DirectiveBlock gives the canonical bytes of a child's own block.
-func DirectiveBlock(prompt string) []byte {
-	text := NeutralizeTags(CleanText(prompt))
-	return AppendTextBlock(make([]byte, 0, len(text)+len(text)/8+64), text)
-}
 
 // ErrUnanswered is returned by NewSnapshot when the history cannot be followed
 // by a user message of a fork: a tool_use of an earlier message has no result.
@@ -81,7 +22,7 @@ var ErrUnanswered = errors.New("the history ends in tool calls without results")
 // mouth. Besides the manifest it returns the bytes of the segments that exist since now:
 // the caller stores them as blobs beside those of the head and the messages.
 func NewSnapshot(sessionID string, history *Prefix, p Params, tools []string, upToSeq int64, entries []CacheEntry, now time.Time) (Snapshot, [][]byte, error) {
-	s := Snapshot{SessionID: sessionID, Params: p, Tools: tools, UpToSeq: upToSeq, CreatedAt: now}
+	s := Snapshot{SessionID: sessionID, Params: p, Tools: tools, BoilerplateVersion: BoilerplateVersion, UpToSeq: upToSeq, CreatedAt: now}
 	if i := history.unanswered(); i >= 0 {
 		return Snapshot{}, nil, fmt.Errorf("%w (message %d)", ErrUnanswered, i)
 	}

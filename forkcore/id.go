@@ -46,14 +46,15 @@ func NewDispatchID(sessionID string, e Entropy) (string, error) {
 }
 
 // ModelDispatchID derives the id of the dispatch that the assistant message
-// at seq of a session's main log asks for. Deriving it makes launching
-// idempotent: a second executor that replays the log names the same dispatch.
-func ModelDispatchID(sessionID string, seq int64) (string, error) {
-	shard, err := ShardOf(sessionID)
+// at seq of an agent's log asks for: the session's id names the main log, a
+// fork's its own. Deriving it makes launching idempotent: a second executor
+// that replays the log names the same dispatch.
+func ModelDispatchID(agentID string, seq int64) (string, error) {
+	shard, err := ShardOf(agentID)
 	if err != nil {
 		return "", err
 	}
-	return formatID("dsp", shard, derive(sessionID, uint64(seq))), nil
+	return formatID("dsp", shard, derive(agentID, uint64(seq))), nil
 }
 
 // ChildRunID derives the id of the index-th child of a dispatch. Child ids

@@ -34,7 +34,8 @@ type Prefix struct {
 	ends []blockEnd // in this link, by offset
 	sum  shaState   // after the last byte
 
-	check Checker // what is broken in a request of these messages
+	check    Checker // what is broken in a request of these messages
+	forkTags int     // see ForkTags
 
 	system string       // path of the last system block, on the root
 	shared *inheritance // set on a link that LoadSnapshot made of many segments
@@ -68,7 +69,7 @@ func NewPrefix(head []byte) *Prefix {
 
 // next makes an empty link behind p.
 func (p *Prefix) next() *Prefix {
-	return &Prefix{parent: p, root: p.root, links: p.links + 1, count: p.count, start: p.end}
+	return &Prefix{parent: p, root: p.root, links: p.links + 1, count: p.count, start: p.end, forkTags: p.forkTags}
 }
 
 // Append gives the prefix that has one more message. An open last message must
@@ -109,6 +110,9 @@ func (p *Prefix) hash(at int, blocks []Block) {
 		p.check = p.parent.check.Message(p.role, blocks)
 	}
 	for i, b := range blocks {
+		if p.role == RoleUser && opensBoilerplate(b) {
+			p.forkTags++
+		}
 		switch b.Type {
 		case "tool_use":
 			p.calls = append(p.calls, b.ToolUseID)
@@ -180,6 +184,10 @@ func (p *Prefix) Head() *Prefix {
 
 // HeadID is the digest of the head's bytes.
 func (p *Prefix) HeadID() Digest { return DigestOf(p.Head().piece) }
+
+// ForkTags counts the boilerplates in user messages: how deep a fork this is
+// the history of, as far as the history still tells.
+func (p *Prefix) ForkTags() int { return p.forkTags }
 
 // Count is the number of messages, an open one included.
 func (p *Prefix) Count() int { return p.count }
@@ -374,7 +382,7 @@ func joinSegments(manifest []Segment, segments [][]byte) (*Prefix, error) {
 	}
 	p := &Prefix{
 		piece: chain.Bytes(), end: chain.end, links: 1, count: chain.count, open: true, sum: chain.sum,
-		system: chain.root.system, check: chain.check,
+		system: chain.root.system, check: chain.check, forkTags: chain.forkTags,
 	}
 	p.root = p
 	for _, l := range chain.chain() {

@@ -37,6 +37,7 @@ type View struct {
 
 	last     *Message
 	lastCall string
+	fork     bool // the log is a fork's
 }
 
 // PendingCall is a tool call that is not answered in the history yet.
@@ -174,6 +175,8 @@ func (v *View) applyMarker(e Entry) {
 		if m.State == Done {
 			v.complete(e.Seq)
 		}
+	case MarkerForkOf:
+		v.fork = true
 	case MarkerToolStarted:
 		if p := v.pending(m.ToolUseID); p != nil {
 			p.StartedBy = m.Holder
@@ -236,6 +239,16 @@ func (v *View) AllLaunched() bool {
 	return len(v.Pending) > 0
 }
 
+// reports says where the reports of forks go, and else how they arrive. A fork
+// that forks does not get them: it ends when its own directive is done,
+// whatever its forks still do.
+func (v *View) reports(whose, arrive string) string {
+	if v.fork {
+		return whose + " will go to the main agent, not to you"
+	}
+	return whose + " will arrive as " + arrive
+}
+
 // AnswerBlocks gives the tool_result blocks for the pending calls, in
 // tool_use order, followed by one text block that lists the forks started.
 // With AllLaunched the results are the placeholders of the forks' own prefix;
@@ -246,10 +259,10 @@ func (v *View) AnswerBlocks() [][]byte {
 	}
 	all := v.AllLaunched()
 	var blocks [][]byte
-	list := "Forks started in the background; their reports will arrive as task notifications:"
+	list := "Forks started in the background; " + v.reports("their reports", "task notifications") + ":"
 	for _, p := range v.Pending {
 		if p.ChildRunID != "" && !all {
-			blocks = append(blocks, AppendToolResult(nil, p.Call.ID, "async_launched: fork "+p.ChildRunID+" runs in the background; its report will arrive as a task notification", false))
+			blocks = append(blocks, AppendToolResult(nil, p.Call.ID, "async_launched: fork "+p.ChildRunID+" runs in the background; "+v.reports("its report", "a task notification"), false))
 			continue
 		}
 		blocks = append(blocks, p.Result)

@@ -38,6 +38,29 @@ func TestParseReport(t *testing.T) {
 			"stars and underscores of the text stay", "Key files: __init__.py, _x_\nFiles changed: *.go\n**Result:** *all* of **/*.go\n**Issues**: **none**",
 			Report{KeyFiles: "__init__.py, _x_", FilesChanged: "*.go", Result: "*all* of **/*.go", Issues: "**none**", Missing: []string{"Scope"}},
 		},
+		{"dashes", "Scope - count files\nRESULT – There are 12.\nKey Files — a.go, b.go\n**Files changed** - none\n- Issues - none", full},
+		{"a dash joins words", "Scope-creep is bad\nResult -x\nIssues -", Report{Issues: "", Missing: []string{"Scope", "Result", "Key files", "Files changed"}}},
+		{"full-width colons", "Scope：count files\n**Result：** There are 12.\nKey files： a.go, b.go\nFiles changed：none\nIssues ：none", full},
+		{"bold around the number", "**1. Scope:** count files\n**2) Result**: There are 12.\n_3. Key files_ : a.go, b.go\n4. Files changed: none\n5. **Issues**\nnone", full},
+		{"a list of headings", "* **Scope**\ncount files\n* **Result**\nThere are 12.\n- **Key files** - a.go, b.go\n+ **Files changed**: none\n* Issues: none", full},
+		{
+			"a table", "| Label | Text |\n|---|---|\n| Scope | count files |\n| **Result** | There are 12. |\n| Key files: | a.go, b.go |\n| Files changed | none\n|Issues|none|\n", full,
+		},
+		{"a table without a head", "| Scope | count files |\n|:--|--:|\n| Result | There are 12. |\n| Key files | a.go, b.go |\n| Files changed | none |\n| Issues | none |", full},
+		{"a rule that is no table's stays", "Result: a\n|---|\nb", Report{Result: "a\n|---|\nb", Missing: []string{"Scope", "Key files", "Files changed", "Issues"}}},
+		{"a pipe alone is no row", "| Scope of it\n| Result", Report{Missing: reportLabels}},
+		{
+			"inside a fence", "Result: see\n```yaml\nScope: x\n```\nIssues: none",
+			Report{Result: "see\n```yaml\nScope: x\n```", Issues: "none", Missing: []string{"Scope", "Key files", "Files changed"}},
+		},
+		{
+			"a longer fence holds a shorter one", "Result: see\n~~~~\n~~~\nScope: x\n```\n~~~~ y\nKey files: x\n~~~~~\nIssues: none",
+			Report{Result: "see\n~~~~\n~~~\nScope: x\n```\n~~~~ y\nKey files: x\n~~~~~", Issues: "none", Missing: []string{"Scope", "Key files", "Files changed"}},
+		},
+		{"a fence around the report", "\n```markdown\nScope: count files\nResult: There are 12.\nKey files: a.go, b.go\nFiles changed: none\nIssues: none\n```\n\n", full},
+		{"a fence that is never closed", "```\nScope: a", Report{Missing: reportLabels}},
+		{"two fences are not one around all", "```\nScope: a\n```\nx\n```\nResult: b\n```", Report{Missing: reportLabels}},
+		{"translations", "Umfang: a\nErgebnis: b\nPortée: c\n結果：d", Report{Missing: reportLabels}},
 		{"other scripts", "Scope: 漢字 größe\nResult: ſcope", Report{Scope: "漢字 größe", Result: "ſcope", Missing: []string{"Key files", "Files changed", "Issues"}}},
 	}
 	for _, tt := range tests {
@@ -50,11 +73,38 @@ func TestParseReport(t *testing.T) {
 	}
 }
 
+// Five reports as models write them are five rows; what a row lacks is flagged.
+func TestM30_FiveReportsMakeFiveRows(t *testing.T) {
+	texts := []string{
+		"Scope: s1\nResult: r1\nKey files: k1\nFiles changed: f1\nIssues: i1",
+		"## Scope\ns2\n## Result\nr2\n## Key files\nk2\n## Files changed\nf2\n## Issues\ni2",
+		"| SCOPE | s3 |\n| Result | r3 |\n| Key Files | k3 |\n| Files changed | f3 |\n| Issues | i3 |",
+		"Done.\n\n1. **Scope** - s4\n2. **Result** - r4\n3. **Key files** - k4\n4. **Files changed** - f4",
+		"I found nothing.",
+	}
+	want := [][]string{
+		{"s1", "r1", "k1", "f1", "i1", ""},
+		{"s2", "r2", "k2", "f2", "i2", ""},
+		{"s3", "r3", "k3", "f3", "i3", ""},
+		{"s4", "r4", "k4", "f4", "", "Issues"},
+		{"", "", "", "", "", "Scope Result Key files Files changed Issues"},
+	}
+	var rows [][]string
+	for _, text := range texts {
+		r := ParseReport(text)
+		rows = append(rows, []string{r.Scope, r.Result, r.KeyFiles, r.FilesChanged, r.Issues, strings.Join(r.Missing, " ")})
+	}
+	if d := cmp.Diff(want, rows); d != "" {
+		t.Errorf("table (-want +got):\n%s", d)
+	}
+}
+
 // FuzzParseReport: every word of a field stands in the text, and a label is
 // either missing or found.
 func FuzzParseReport(f *testing.F) {
 	f.Add("**Scope:** a\n# Result\nb\n- Key files: *.go\nIssues:")
 	f.Add("*_Scope_*:x")
+	f.Add("```\n| Scope | a |\n|--|\n~~~\nResult： b\n```")
 	f.Fuzz(func(t *testing.T, text string) {
 		r := ParseReport(text)
 		if r.Text != text {

@@ -119,7 +119,11 @@ type Run struct {
 	Kind        RunKind
 	Title       string
 	Directive   string // forks only
-	ParentRunID string // the main turn that dispatched it; empty for dispatches by a person or the API
+	ParentRunID string // the main turn or fork that dispatched it; empty for dispatches by a person or the API
+	// Depth is how many forks stand between the main agent and this run, itself included: 0 for a main turn.
+	Depth int
+	// QuerySource is QuerySourceFork for forks. It is set at birth, as Depth is, and neither changes.
+	QuerySource string
 	DispatchID  string // forks only
 	ToolUseID   string // the Agent call it answers; empty for dispatches by a person or the API
 	Index       int    // place among its siblings, from 0
@@ -155,6 +159,11 @@ type Run struct {
 	AtRiskRequests int64
 	Report         *Report
 }
+
+// UsedNoTool reports whether a fork came to its end without a tool: whatever it
+// reports it took from the conversation, or made up. Whether its directive
+// needed a tool nobody but a reader can tell.
+func (r Run) UsedNoTool() bool { return r.Kind == KindFork && r.State == Done && r.ToolUses == 0 }
 
 // HitRates are fractions from 0 to 1; nil where there is nothing to divide by.
 type HitRates struct {

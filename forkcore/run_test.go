@@ -59,3 +59,21 @@ func TestHitRate(t *testing.T) {
 		}
 	}
 }
+
+// B34: a fork that is done and used no tool is flagged; nobody else is.
+func TestB34_UsedNoTool(t *testing.T) {
+	for _, tt := range []struct {
+		run  Run
+		want bool
+	}{
+		{Run{Kind: KindFork, State: Done}, true},
+		{Run{Kind: KindFork, State: Done, ToolUses: 1}, false},
+		{Run{Kind: KindMain, State: Done}, false},
+		{Run{Kind: KindFork, State: Running}, false},
+		{Run{Kind: KindFork, State: Failed}, false},
+	} {
+		if got := tt.run.UsedNoTool(); got != tt.want {
+			t.Errorf("%s %s with %d tool uses: %v, want %v", tt.run.Kind, tt.run.State, tt.run.ToolUses, got, tt.want)
+		}
+	}
+}

@@ -58,8 +58,10 @@ type Session struct {
 	LastReason *Reason
 	// ActiveRuns counts all runs that have not ended, main turn included.
 	ActiveRuns int64
-	Usage      Usage
-	Cost       Cost
+	// Descendants counts all forks that were ever started in it, forks of forks included (see Guard).
+	Descendants int64
+	Usage       Usage
+	Cost        Cost
 	// AtRiskRequests is the sum of that of its runs.
 	AtRiskRequests int64
 	// ReservedNanoUSD is what running requests may still cost.

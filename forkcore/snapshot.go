@@ -43,7 +43,9 @@ type Snapshot struct {
 	Placeholders int `json:"placeholders"`
 	// PlaceholderEnd is the canonical offset after the last placeholder; 0 without any.
 	PlaceholderEnd int64 `json:"placeholder_end,omitempty"`
-	// UpToSeq is the last entry of the main log that the prefix holds.
+	// BoilerplateVersion says which rules the prefix ends with; 0 where they were not counted yet.
+	BoilerplateVersion int `json:"boilerplate_version"`
+	// UpToSeq is the last entry that the prefix holds of the log that dispatched: the main log, or that of a fork that forks.
 	UpToSeq int64 `json:"up_to_seq"`
 	// Replacements are the decisions about the tool results that the prefix holds.
 	Replacements ReplacementState `json:"replacements,omitempty"`
