@@ -1,6 +1,7 @@
 package forkcore
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -114,7 +115,8 @@ func TestAppendToolResult(t *testing.T) {
 	}
 }
 
-func TestEncodeHeadKeyOrder(t *testing.T) {
+// Tools, then system, then messages: the order in which the provider renders them.
+func TestX10_KeyOrderOfARequest(t *testing.T) {
 	full := Params{
 		Model: "claude-sonnet-5-5", Thinking: json.RawMessage(`{"type":"adaptive"}`), Effort: "low",
 		ToolChoice: json.RawMessage(`{"type":"auto"}`), Betas: []string{"b"}, MaxTokens: 77,
@@ -154,6 +156,32 @@ func TestEncodeHeadKeyOrder(t *testing.T) {
 	}
 	if got, want := string(requestClose(full)), `],"max_tokens":77,"stream":true}`; got != want {
 		t.Errorf("requestClose = %s, want %s", got, want)
+	}
+}
+
+// Two renders of one request are the same bytes, and two requests of one session differ only in their messages: nothing of a
+// single request (an id, a hash, a time) stands in the head.
+func TestX09_NothingOfOneRequestInTheHead(t *testing.T) {
+	render := func(question string) []byte {
+		m := message(t, RoleUser, text(question))
+		p := chain(EncodeHead(testParams, []ToolSpec{AgentTool()}, SystemPrompt(ModeFork)), []Message{m})
+		plan, err := PlanMarks(Plan{Prefix: p})
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := p.Body(plan.Marks, testParams)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return body.Bytes()
+	}
+	a, b, other := render("one"), render("one"), render("two")
+	if !bytes.Equal(a, b) {
+		t.Error("two renders of one request differ")
+	}
+	start := bytes.Index(a, []byte(`"messages":[`))
+	if at, path, _ := FirstDifference(a, other); start < 0 || at < int64(start) || path != "messages.0.content.0.text" {
+		t.Errorf("two requests differ at byte %d (%s); their messages start at %d", at, path, start)
 	}
 }
 

@@ -256,9 +256,9 @@ func TestSnapshotRefusesAnUnansweredHistory(t *testing.T) {
 	}
 }
 
-// B34: building children at once over slices with room behind them writes into
+// Building children at once over slices with room behind them writes into
 // nothing shared. The race detector watches.
-func TestChildrenShareNoBackingArray(t *testing.T) {
+func TestB34_ChildrenShareNoBackingArray(t *testing.T) {
 	f := newFanOut(t, dispatching(t, 8))
 	segments := f.segments()
 	for i, s := range segments {
@@ -288,6 +288,69 @@ func TestChildrenShareNoBackingArray(t *testing.T) {
 		if rest := s[:cap(s)][len(s):]; !bytes.Equal(rest, make([]byte, len(rest))) {
 			t.Errorf("a child was appended behind segment %d", i)
 		}
+	}
+}
+
+// Two children built at once over one history with room behind its last message: each ends in its own directive, and the
+// parent's history stays what it was.
+func TestB34_SiblingsSeeOnlyTheirOwnDirective(t *testing.T) {
+	prompts := []string{"count .go files", "list TODOs"}
+	history := []Message{
+		message(t, RoleUser, text("split this")),
+		message(t, RoleAssistant, toolUse("toolu_a", AgentToolName, `{}`), toolUse("toolu_b", AgentToolName, `{}`)),
+	}
+	for i, m := range history {
+		history[i].Raw = append(make([]byte, 0, len(m.Raw)+4096), m.Raw...)
+	}
+	parent := chain(append(make([]byte, 0, 4096), testHead()...), history)
+	before := parent.Bytes()
+	snap, fresh, err := NewSnapshot("ses_00aaaaaaaaaaaaaaaa", parent, testParams, nil, 2, nil, testTime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A child over the snapshot, as forks are built, and one over the parent's own chain, as its next turn is.
+	open := append(make([]byte, 0, len(fresh[0])+4096), fresh[0]...)
+	base, err := LoadSnapshot(snap, append([][]byte{testHead()}, append(raws(history), open)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	forks, turns := make([]*Prefix, 2), make([]*Prefix, 2)
+	for i, prompt := range prompts {
+		wg.Go(func() {
+			p, _, err := base.Complete(DirectiveBlock(prompt))
+			if err != nil {
+				t.Error(err)
+			}
+			forks[i] = p
+		})
+		wg.Go(func() {
+			turns[i] = parent.Append(Message{Role: RoleUser, Raw: EncodeMessage(RoleUser, DirectiveBlock(prompt)), Blocks: []Block{{Type: "text", Text: prompt, Raw: DirectiveBlock(prompt)}}})
+		})
+	}
+	wg.Wait()
+	for i, prompt := range prompts {
+		for name, p := range map[string]*Prefix{"fork": forks[i], "turn": turns[i]} {
+			ms := messagesOf(t, p)
+			last := ms[len(ms)-1].Blocks
+			if got := last[len(last)-1].Text; got != prompt {
+				t.Errorf("%s %d ends in %q, want %q", name, i, got, prompt)
+			}
+			if other := prompts[1-i]; strings.Contains(string(p.Bytes()), other) {
+				t.Errorf("%s %d holds its sibling's directive %q", name, i, other)
+			}
+		}
+	}
+	if !bytes.Equal(parent.Bytes(), before) || !bytes.Equal(base.Bytes()[:snap.Bytes], forks[0].Bytes()[:snap.Bytes]) {
+		t.Error("the parent's bytes changed")
+	}
+	for i, m := range history {
+		if room := m.Raw[:cap(m.Raw)][len(m.Raw):]; !bytes.Equal(room, make([]byte, len(room))) {
+			t.Errorf("something was written behind message %d", i)
+		}
+	}
+	if room := open[:cap(open)][len(open):]; !bytes.Equal(room, make([]byte, len(room))) {
+		t.Error("something was written behind the open segment")
 	}
 }
 
