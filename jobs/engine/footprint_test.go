@@ -89,6 +89,58 @@ func TestTwoHundredForksHoldOnePrefix(t *testing.T) {
 	})
 }
 
+// A hundred forks that ended, well or not, leave no goroutine behind.
+func TestM66_ForksLeaveNoGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, func(c call) reply {
+			d, fork := c.directive()
+			switch {
+			case !fork:
+				return say("an answer")
+			case strings.HasSuffix(d, "7"):
+				return reply{err: &forkcore.ModelError{Code: forkcore.CodeProviderError, Status: 400, Message: "no"}, cut: true}
+			case strings.HasSuffix(d, "3"):
+				return reply{panics: true}
+			case c.answers() == 0:
+				a := useTools(use("toolu_"+d, "Read", `{}`), use("toolu_b"+d, "Grep", `{}`))
+				a.deltas = []forkcore.ModelDelta{{Kind: "text", Text: "I read"}}
+				return a
+			}
+			return say(reportText)
+		})
+		y.ask("first")
+		synctest.Wait()
+		before := engineGoroutines()
+		for range 2 {
+			var spec forkcore.ForkSpec
+			for i := range 50 {
+				spec.Directives = append(spec.Directives, forkcore.Directive{Prompt: fmt.Sprint("task", i)})
+			}
+			if _, _, err := y.engine.Fork(y.ctx, y.session.ID, spec, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		y.idle()
+		synctest.Wait()
+		want(t, "forks", len(y.forks()), 100)
+		want(t, "runs held", y.engine.HeldRuns(), 0)
+		if after := engineGoroutines(); len(after) != len(before) || len(before) == 0 {
+			t.Errorf("%d goroutines run the engine, before there were %d:\n%s", len(after), len(before), strings.Join(after, "\n\n"))
+		}
+	})
+}
+
+// engineGoroutines are the stacks of the goroutines that run the engine in this bubble, or were started by it.
+func engineGoroutines() (stacks []string) {
+	buf := make([]byte, 8<<20)
+	for s := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		if strings.Contains(s, "forkyard/jobs/engine.") && strings.Contains(s, "synctest bubble") {
+			stacks = append(stacks, s)
+		}
+	}
+	return stacks
+}
+
 // counting counts what is written to the store.
 type counting struct {
 	engine.Store
