@@ -34,6 +34,11 @@ type checksView struct {
 	// Bad is how many of Requests break a rule, Unseen how many could not be looked at.
 	Bad, Unseen int
 	Paste       pasteView
+	// Rules are what was seen of the five rules in the session RulesOf, that of the first request.
+	Rules   rulesView
+	RulesOf link
+	// Recomputed counts the rendered prompts that were lost since this process started.
+	Recomputed int64
 }
 
 // checkedRequest is what the rules say of one request as it was sent.
@@ -113,6 +118,12 @@ func (s *Server) renderChecks(c echo.Context, status int, paste pasteView) error
 	}
 	if v.Requests, err = s.checkRequests(c.Request().Context(), refs); err != nil {
 		return err
+	}
+	if len(refs) > 0 {
+		v.Rules, v.RulesOf = s.rules(c.Request().Context(), refs[0].session), sessionLink(refs[0].session)
+	}
+	if f := s.o.PromptsRecomputed; f != nil {
+		v.Recomputed = f()
 	}
 	for _, r := range v.Requests {
 		switch {

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -188,5 +189,26 @@ func TestCheckPasted(t *testing.T) {
 	}
 	if res, _ := post(strings.Repeat("x", maxBody)); res.StatusCode != http.StatusRequestEntityTooLarge {
 		t.Errorf("a body over the limit: %d", res.StatusCode)
+	}
+}
+
+// The page tells of prompts that were rendered anew, and what was seen of the five rules.
+func TestM06_ChecksCountRecomputedPrompts(t *testing.T) {
+	for n, want := range map[int64]string{
+		0: "No rendered prompt was lost since this server started", 1: "1 rendered prompt had to be rendered anew", 3: "3 rendered prompts had to be rendered anew",
+	} {
+		y := checkYard{yard: newYard(t)}
+		s := serve(t, y.fake, func(o *Options) {
+			o.Reader, o.Bytes, o.Runner = y, y, y
+			o.PromptsRecomputed = func() int64 { return n }
+		})
+		shown := text(page(t, s, pathChecks, http.StatusOK, "Authorization", bearer))
+		if !strings.Contains(shown, want) || !strings.Contains(shown, "Five rules that keep forks cheap") {
+			t.Errorf("%d: the page does not say %q", n, want)
+		}
+		_, metrics := s.ask(t, "GET", pathMetrics, "")
+		if line := fmt.Sprintf("forkyard_prompts_recomputed_total %d", n); !strings.Contains(metrics, line+"\n") {
+			t.Errorf("the metrics do not have %q", line)
+		}
 	}
 }
