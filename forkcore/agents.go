@@ -21,6 +21,10 @@ type AgentType struct {
 	Available bool
 	// Tools names the agent's tools; "*" is all that the parent has, in its bytes and order.
 	Tools []string
+	// Disallowed names tools that it never gets.
+	Disallowed []string
+	// ReadOnly agents get no tool that changes anything but Bash, which the harness holds to reading.
+	ReadOnly bool
 	// Model is a model id, or "inherit". A fork inherits: with another model
 	// it would have another tokenizer, window and cache.
 	Model      string
@@ -35,12 +39,15 @@ func AgentTypes() []AgentType {
 	later := func(name string) AgentType {
 		return AgentType{Name: name, Tools: []string{"*"}, Model: "inherit", Permission: PermissionBubble}
 	}
+	explore, plan := later(AgentExplore), later(AgentPlan)
+	explore.Tools, explore.ReadOnly = []string{"Glob", "Grep", "Read", "Bash"}, true
+	plan.Disallowed = []string{"Edit", "Write"}
 	return []AgentType{
 		{
 			Name: AgentFork, Available: true, Tools: []string{"*"}, Model: "inherit", Permission: PermissionBubble,
 			Prompt: func() string { panic("a fork has no prompt of its own: it sends its parent's bytes") },
 		},
-		later(AgentExplore), later(AgentPlan), later(AgentGeneralPurpose),
+		explore, plan, later(AgentGeneralPurpose),
 	}
 }
 
