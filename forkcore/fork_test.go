@@ -323,6 +323,10 @@ func TestB34_SiblingsSeeOnlyTheirOwnDirective(t *testing.T) {
 				t.Error(err)
 			}
 			forks[i] = p
+			p.Segments()
+			if m := CloseSegment(open, DirectiveBlock(prompt)); !bytes.HasSuffix(p.Bytes(), m) {
+				t.Errorf("fork %d closes its open segment as %s", i, m)
+			}
 		})
 		wg.Go(func() {
 			turns[i] = parent.Append(Message{Role: RoleUser, Raw: EncodeMessage(RoleUser, DirectiveBlock(prompt)), Blocks: []Block{{Type: "text", Text: prompt, Raw: DirectiveBlock(prompt)}}})

@@ -91,8 +91,16 @@ func TestB24_TwentySixBlocksBetweenTwoTails(t *testing.T) {
 			t.Errorf("known %v: read %d bytes, want %d", known, read, first.Tail)
 		}
 	}
-	// Without that mark the look-back finds nothing of the conversation.
+	// The newest tail ran out, and what is held ends more than a look-back before it.
 	s := newSender(t)
+	first, _ := s.send(head, ms[:1], Plan{})
+	s.send(head, ms, Plan{})
+	s.expireAllBut(first.Tail)
+	if _, read := s.send(head, append(ms, toolRound(t, "more", 12)...), Plan{}); read != first.Tail {
+		t.Errorf("with the newest tail run out: read %d bytes, want %d", read, first.Tail)
+	}
+	// Without that mark the look-back finds nothing of the conversation.
+	s = newSender(t)
 	s.send(head, ms[:1], Plan{})
 	p := chain(head, ms)
 	tail, _ := p.Tail()

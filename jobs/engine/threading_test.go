@@ -52,6 +52,7 @@ func TestM02_StoredPromptIsWhatWasSent(t *testing.T) {
 		if d := cmp.Diff(string(sent), string(blobs[0])); d != "" || len(sent) == 0 {
 			t.Errorf("stored prompt (-sent +stored):\n%s", d)
 		}
+		want(t, "prompts that were not found and rendered anew", y.engine.PromptsRecomputed(), 0)
 		for _, part := range []string{`"tools":[{"name":"Agent"`, `the tool Bash`, forkcore.SystemPrompt(forkcore.ModeFork)[:20]} {
 			if !bytes.Contains(sent, []byte(part)) {
 				t.Errorf("the prompt has no %q", part)
