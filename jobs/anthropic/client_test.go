@@ -216,18 +216,25 @@ func TestNewRefuses(t *testing.T) {
 }
 
 func TestB42_UsageIsReplacedNotAdded(t *testing.T) {
-	srv := serve(t, sse("\n", msgStart, `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":9,"cache_read_input_tokens":1000,"cache_creation_input_tokens":500,"output_tokens":16}}`, msgStop))
-	start, end, err := collect(t, newTestClient(t, Options{BaseURL: srv.URL}), t.Context(), request(`{}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := &forkcore.ModelStart{MessageID: "msg_1", ProviderRequestID: "req_1", UsageKnown: true, Usage: forkcore.Usage{Input: 9, CacheWrite5m: 500, CacheRead: 1000, Output: 1}}
-	if diff := cmp.Diff(want, start); diff != "" {
-		t.Errorf("start (-want +got):\n%s", diff)
-	}
-	wantEnd := &forkcore.ModelEnd{StopReason: "end_turn", UsageKnown: true, Usage: forkcore.Usage{Input: 9, CacheWrite5m: 500, CacheRead: 1000, Output: 16}}
-	if diff := cmp.Diff(wantEnd, end); diff != "" {
-		t.Errorf("end (-want +got):\n%s", diff)
+	for name, usage := range map[string]string{
+		"cumulative":        `{"input_tokens":9,"cache_read_input_tokens":1000,"cache_creation_input_tokens":500,"output_tokens":16}`,
+		"without the input": `{"output_tokens":16}`, // what message_start said stands
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := serve(t, sse("\n", msgStart, `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":`+usage+`}`, msgStop))
+			start, end, err := collect(t, newTestClient(t, Options{BaseURL: srv.URL}), t.Context(), request(`{}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := &forkcore.ModelStart{MessageID: "msg_1", ProviderRequestID: "req_1", UsageKnown: true, Usage: forkcore.Usage{Input: 9, CacheWrite5m: 500, CacheRead: 1000, Output: 1}}
+			if diff := cmp.Diff(want, start); diff != "" {
+				t.Errorf("start (-want +got):\n%s", diff)
+			}
+			wantEnd := &forkcore.ModelEnd{StopReason: "end_turn", UsageKnown: true, Usage: forkcore.Usage{Input: 9, CacheWrite5m: 500, CacheRead: 1000, Output: 16}}
+			if diff := cmp.Diff(wantEnd, end); diff != "" {
+				t.Errorf("end (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
