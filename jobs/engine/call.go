@@ -173,7 +173,7 @@ func (d *driver) build(ctx context.Context, attempt int) (*request, error) {
 		N: d.requests + 1, StartedAt: now, Attempt: attempt, Model: d.params.Model,
 		Prefix: plan.Prefix, PrefixBytes: plan.PrefixBytes,
 		Body: body.Digest(), BodyBytes: body.Len(), Marks: plan.Marks,
-		Status: forkcore.RequestOpen, AtRisk: d.atRisk, LogSeq: d.view.Len, First: d.run.Kind == forkcore.KindFork && !d.answered,
+		Status: forkcore.RequestOpen, AtRisk: d.atRisk(d.session), LogSeq: d.view.Len, First: d.run.Kind == forkcore.KindFork && !d.answered,
 	}
 	zero := int64(0)
 	r.row.ExpectedRead = &zero

@@ -89,8 +89,22 @@ func TestM06_RecomputedPromptIsLabelledAndCounted(t *testing.T) {
 					want(t, "the prefix is the snapshot", row.Prefix == r.Snapshot, !changed)
 				}
 				want(t, "requests at risk in the session", y.sessionNow().AtRiskRequests, 2*atRisk)
+
+				// A dispatch and a turn since then go on as well, under the same label.
+				_, more, err := e.Fork(y.ctx, y.session.ID, directives("d3"), "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := e.Execute(y.ctx, engine.Wake{RunID: more[0].ID, N: 1}); err != nil {
+					t.Fatal(err)
+				}
+				late := y.run(more[0].ID)
+				want(t, "state of a late fork", late.State, forkcore.Done)
+				want(t, "its requests at risk", late.AtRiskRequests, atRisk)
 				want(t, "requests at risk of a turn before", y.run(first.ID).AtRiskRequests, 0)
-				want(t, "prompts recomputed", e.PromptsRecomputed(), 1)
+				if n := e.PromptsRecomputed(); n == 0 || !changed && n != 1 {
+					t.Errorf("%d prompts recomputed", n)
+				}
 				want(t, "found again", store.back, !changed)
 			})
 		})

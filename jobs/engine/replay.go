@@ -13,10 +13,11 @@ import (
 type origin struct {
 	params forkcore.Params
 	snap   *loadedSnapshot // forks
-	// atRisk is true when the rendered prompt was lost and came out differently when it was rendered anew.
-	atRisk bool
 	view   *forkcore.View
 }
+
+// atRisk is true when the rendered prompt was lost and came out differently when it was rendered anew.
+func (o origin) atRisk(s forkcore.Session) bool { return o.view.Prefix.HeadID() != s.Head }
 
 // begin loads a run's origin. A fork's comes from its snapshot alone; a main
 // log goes on from where this process saw it last.
@@ -28,7 +29,7 @@ func (e *Engine) begin(ctx context.Context, s forkcore.Session, r forkcore.Run) 
 		}
 		v := forkcore.NewView(snap.base)
 		v.Replacements = snap.manifest.Replacements.Clone()
-		return origin{params: snap.manifest.Params, snap: snap, atRisk: snap.manifest.ID != r.Snapshot, view: v}, nil
+		return origin{params: snap.manifest.Params, snap: snap, view: v}, nil
 	}
 	if v := e.views.get(s.ID); v != nil {
 		return origin{params: sessionParams(s), view: v}, nil
@@ -42,7 +43,7 @@ func (e *Engine) beginAtHead(ctx context.Context, s forkcore.Session, id forkcor
 	if err != nil {
 		return origin{}, err
 	}
-	return origin{params: sessionParams(s), atRisk: forkcore.DigestOf(head) != id, view: forkcore.NewView(forkcore.NewPrefix(head))}, nil
+	return origin{params: sessionParams(s), view: forkcore.NewView(forkcore.NewPrefix(head))}, nil
 }
 
 // completedTurn is what a dispatch by a person or the API inherits: the main
@@ -64,7 +65,7 @@ func (e *Engine) completedTurn(ctx context.Context, s forkcore.Session) (inherit
 	if o.view.Len > slot.UpToSeq && slot.Verify(o.view.Completed) == nil {
 		return slotInheritance(slot, o.view.Completed, o.view.CompletedReplacements)
 	}
-	if o.view.Len > slot.UpToSeq || o.view.Prefix.HeadID() != slot.Head {
+	if o.view.Len > slot.UpToSeq || o.view.Prefix.HeadID() != slot.Head && !o.atRisk(s) {
 		if o, err = e.beginAtHead(ctx, s, slot.Head); err != nil {
 			return inheritance{}, err
 		}
@@ -74,6 +75,10 @@ func (e *Engine) completedTurn(ctx context.Context, s forkcore.Session) (inherit
 			return inheritance{}, err
 		}
 		e.views.put(s.ID, o.view)
+	}
+	if o.atRisk(s) && slot.Head == s.Head {
+		// The slot's own prompt is lost: its messages are what can still be inherited, and every child says so.
+		return inheritance{o.view.Prefix, slot.UpToSeq, slot.Params, o.view.Replacements}, nil
 	}
 	return slotInheritance(slot, o.view.Prefix, o.view.Replacements)
 }
