@@ -1,6 +1,7 @@
 package forkcore
 
 import (
+	"slices"
 	"strconv"
 )
 
@@ -15,9 +16,6 @@ type wireBlock struct {
 }
 
 func readBlock(raw []byte) (b wireBlock) {
-	if !isKind(raw, "{") {
-		return b
-	}
 	var kind, thinking, isError []byte
 	for key, value := range members(raw) {
 		var member *[]byte
@@ -195,17 +193,7 @@ func (c *Checker) toolResult(b *wireBlock, path string) {
 	}
 
 	id := plainText(b.resultOf)
-	call := -1
-	for k, a := range c.asked {
-		if a.id == id {
-			call = k
-			break
-		}
-	}
-	answered := false
-	for _, a := range c.answered {
-		answered = answered || a == id
-	}
+	call := slices.IndexFunc(c.asked, func(a openCall) bool { return a.id == id })
 	switch {
 	case id == "":
 		c.add(RuleBadID, path+".tool_use_id", "the result names no call; give the id of the tool_use it answers")
@@ -213,7 +201,7 @@ func (c *Checker) toolResult(b *wireBlock, path string) {
 	case call < 0:
 		c.add(RuleStrayResult, path, "no tool_use of the message right before has the id %s; drop the result, or put it into the message right after its call", shortRaw(b.resultOf))
 		return
-	case answered:
+	case slices.Contains(c.answered, id):
 		c.add(RuleDuplicateResult, path, "tool_use %s has a result already; give each call one", shortRaw(b.resultOf))
 		return
 	case c.other:

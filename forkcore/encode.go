@@ -253,8 +253,9 @@ func depth(raw []byte) int {
 	return deepest
 }
 
+// hasLoneSurrogate looks through valid JSON, where four digits follow a \u and more follows a string's last escape.
 func hasLoneSurrogate(raw []byte) bool {
-	for i := 0; i+5 < len(raw); i++ {
+	for i := 0; i < len(raw); i++ {
 		if raw[i] != '\\' {
 			continue
 		}
@@ -265,7 +266,7 @@ func hasLoneSurrogate(raw []byte) bool {
 		v := hex4(raw[i+2 : i+6])
 		switch {
 		case v >= 0xD800 && v < 0xDC00:
-			if i+11 >= len(raw) || raw[i+6] != '\\' || raw[i+7] != 'u' {
+			if raw[i+6] != '\\' || raw[i+7] != 'u' {
 				return true
 			}
 			if low := hex4(raw[i+8 : i+12]); low < 0xDC00 || low > 0xDFFF {
@@ -281,10 +282,7 @@ func hasLoneSurrogate(raw []byte) bool {
 	return false
 }
 
-func hex4(b []byte) uint32 {
-	n, err := strconv.ParseUint(string(b), 16, 32)
-	if err != nil {
-		return 0
-	}
-	return uint32(n)
+func hex4(digits []byte) uint64 {
+	n, _ := strconv.ParseUint(string(digits), 16, 16)
+	return n
 }

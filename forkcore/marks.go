@@ -117,9 +117,6 @@ func PlanMarks(p Plan) (Planned, error) {
 		}
 		out.Marks = append(out.Marks, Mark{Block: r.path(e), TTL: ttlOr5m(p.TTL), Offset: off})
 	}
-	if len(out.Marks) > MaxMarks {
-		return Planned{}, fmt.Errorf("planned %d marks, the API takes %d", len(out.Marks), MaxMarks)
-	}
 	return out, nil
 }
 

@@ -49,30 +49,22 @@ func ParseMessage(raw []byte) (Message, error) {
 		return Message{}, fmt.Errorf("%w: role %q", ErrNotCanonical, m.Role)
 	}
 	out := Message{Raw: raw, Role: m.Role, Blocks: make([]Block, len(m.Content))}
-	start := AppendOpenMessage(nil, m.Role)
-	if !bytes.HasPrefix(raw, start) {
-		return Message{}, ErrNotCanonical
-	}
-	at := len(start)
+	rest, ok := bytes.CutPrefix(raw, AppendOpenMessage(nil, m.Role))
 	for i, c := range m.Content {
-		if i > 0 {
-			if at >= len(raw) || raw[at] != ',' {
-				return Message{}, ErrNotCanonical
-			}
-			at++
+		if i > 0 && ok {
+			rest, ok = bytes.CutPrefix(rest, comma)
 		}
-		end := at + len(c)
-		if end > len(raw) || !bytes.Equal(raw[at:end], c) {
+		if !ok || !bytes.HasPrefix(rest, c) {
 			return Message{}, ErrNotCanonical
 		}
-		b, err := parseBlock(raw[at:end:end])
+		b, err := parseBlock(rest[:len(c):len(c)])
 		if err != nil {
 			return Message{}, err
 		}
 		out.Blocks[i] = b
-		at = end
+		rest = rest[len(c):]
 	}
-	if string(raw[at:]) != messageClose {
+	if !ok || string(rest) != messageClose {
 		return Message{}, ErrNotCanonical
 	}
 	return out, nil
@@ -103,17 +95,14 @@ func plainString(raw []byte) (s string, ok bool) {
 }
 
 func parseBlock(raw []byte) (Block, error) {
-	if len(raw) == 0 || raw[0] != '{' {
-		return Block{}, fmt.Errorf("%w: a block is no object", ErrNotCanonical)
-	}
-	if depth(raw) > maxBlockDepth {
-		return Block{}, fmt.Errorf("%w: a block nests deeper than %d levels", ErrNotCanonical, maxBlockDepth)
-	}
 	// By exact keys: encoding/json would take "ID" for "id", and then a block
 	// would be answered under a name that it does not have on the wire.
 	var v map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &v); err != nil {
 		return Block{}, fmt.Errorf("%w: block: %w", ErrNotCanonical, err)
+	}
+	if depth(raw) > maxBlockDepth {
+		return Block{}, fmt.Errorf("%w: a block nests deeper than %d levels", ErrNotCanonical, maxBlockDepth)
 	}
 	b := Block{Raw: raw, Type: stringOf(v["type"])}
 	switch b.Type {

@@ -47,9 +47,6 @@ func (f FanOut) GateSaving() int64 { return f.Ungated() - f.Gated() }
 // would read it.
 func (f FanOut) Minimum() int64 {
 	rest := min(f.writtenOnce(), f.Children*f.Rates.Input*f.Delta)
-	if f.Children == 0 {
-		return 0
-	}
 	return f.Children*f.Rates.Read*f.Held + rest + f.Rates.Input*f.Own
 }
 

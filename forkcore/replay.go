@@ -254,9 +254,6 @@ func (v *View) reports(whose, arrive string) string {
 // With AllLaunched the results are the placeholders of the forks' own prefix;
 // otherwise each started fork's result names it.
 func (v *View) AnswerBlocks() [][]byte {
-	if len(v.Pending) == 0 {
-		return nil
-	}
 	all := v.AllLaunched()
 	var blocks [][]byte
 	list := "Forks started in the background; " + v.reports("their reports", "task notifications") + ":"

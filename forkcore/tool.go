@@ -38,9 +38,7 @@ var headlineKeys = []string{"description", "command", "file_path", "pattern", "p
 // people only and empty when the input has nothing of that kind.
 func (c ToolCall) Headline() string {
 	var input map[string]json.RawMessage
-	if json.Unmarshal(c.Input, &input) != nil {
-		return ""
-	}
+	_ = json.Unmarshal(c.Input, &input) // what is no object says nothing
 	keys := headlineKeys
 	if c.Name == "Bash" {
 		keys = keys[1:] // what is run matters more than what the model says of it
