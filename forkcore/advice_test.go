@@ -78,6 +78,17 @@ func TestM76_TierOfEachWay(t *testing.T) {
 	if got := c.Here(1) / 10_000; got != 2*27_300 {
 		t.Errorf("here: %d", got)
 	}
+	// A fork's request is what is shared and its directive; here the directives add up.
+	for above, want := range map[int64][2]int64{
+		48_999: {28_125, 2 * 27_300}, 49_000: {28_125, 27_300},
+		48_699: {2 * 28_125, 2 * 27_300}, 48_700: {28_125, 2 * 27_300},
+	} {
+		d := c
+		d.Info.AboveInput = above
+		if got := [2]int64{d.Fork(1) / 10_000, d.Here(1) / 10_000}; got != want {
+			t.Errorf("dearer above %d: forks and here %v, want %v", above, got, want)
+		}
+	}
 	// The longest directive decides, not the sum.
 	c.Longest = 0
 	if got := c.Fresh(1, 200) / 10_000; got != 27_400+5*250 {

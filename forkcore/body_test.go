@@ -286,6 +286,12 @@ func TestBodyRefusesMisplacedMarks(t *testing.T) {
 		message(t, RoleAssistant, text("]}"), toolUse("t1", "Read", `{"a":{"b":[{}]},"c":"}\\"}`)),
 		message(t, RoleUser, AppendToolResult(nil, "t1", "}", true)),
 	}
+	thinking := chain(head, append(history[:3:3], message(t, RoleAssistant, []byte(thinkingBlock))))
+	if end, _ := thinking.Tail(); end != 0 {
+		if _, err := thinking.Body([]Mark{{Offset: end}}, testParams); err == nil {
+			t.Error("a mark on a thinking block was accepted")
+		}
+	}
 	p := chain(head, history)
 	ends := map[int64]bool{}
 	for _, off := range markEnds(t, p, joined(head, raws(history))) {
@@ -404,5 +410,44 @@ func TestEstimateTokens(t *testing.T) {
 		if got := EstimateTokens(n); got != want {
 			t.Errorf("EstimateTokens(%d) = %d, want %d", n, got, want)
 		}
+	}
+}
+
+// What siblings share is hashed once for each set of marks in it, whatever marks stand behind it; of many sets some are forgotten.
+func TestSharedBytesAreHashedOnce(t *testing.T) {
+	f := newFanOut(t, dispatching(t, 2))
+	p := f.request(t, "x")
+	tail, _ := p.Tail()
+	system, shared := Mark{Offset: p.SystemEnd(), TTL: "5m"}, Mark{Offset: f.snap.Bytes, TTL: "5m"}
+	digest := func(marks ...Mark) {
+		t.Helper()
+		b, err := p.Body(marks, testParams)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b.Digest() != DigestOf(b.Bytes()) {
+			t.Errorf("marks %v: the digest is not that of the bytes", marks)
+		}
+	}
+	states := &f.base.shared.marked
+	for i, marks := range [][]Mark{{system}, {system, {Offset: tail, TTL: "5m"}}, {system, {Offset: tail, TTL: "1h"}}} {
+		digest(marks...)
+		if len(states.states) != 1 {
+			t.Fatalf("%d states after body %d, want 1", len(states.states), i)
+		}
+	}
+	digest(system, shared, Mark{Offset: tail})
+	if len(states.states) != 2 {
+		t.Fatalf("%d states with another mark in what is shared, want 2", len(states.states))
+	}
+	for n := 3; n <= markedKept; n++ {
+		digest(Mark{Offset: p.SystemEnd(), TTL: strings.Repeat("m", n)})
+		if len(states.states) != n {
+			t.Fatalf("%d states, want %d", len(states.states), n)
+		}
+	}
+	digest(shared)
+	if len(states.states) != 1 {
+		t.Errorf("%d states after one more than are kept, want 1", len(states.states))
 	}
 }

@@ -295,17 +295,17 @@ func TestB28_ToolsAreLatchedInOneOrder(t *testing.T) {
 	tool := func(name, description string) ToolSpec {
 		return ToolSpec{Name: name, Description: description, InputSchema: json.RawMessage(`{"type":"object"}`)}
 	}
-	registry := []ToolSpec{tool("b", ""), tool("a", "first"), AgentTool(), tool("c", ""), tool("Z", ""), tool("a", "second")}
+	registry := []ToolSpec{tool("b", ""), tool("a", "first"), AgentTool(), tool("c", ""), tool("Z", ""), tool("a", "second"), tool("AAA", "")}
 	before := slices.Clone(registry)
 	latched := LatchTools(registry)
 	var names []string
 	for _, s := range latched {
 		names = append(names, s.Name)
 	}
-	if d := cmp.Diff([]string{"Agent", "Z", "a", "b", "c"}, names); d != "" {
+	if d := cmp.Diff([]string{"Agent", "AAA", "Z", "a", "b", "c"}, names); d != "" {
 		t.Errorf("order (-want +got):\n%s", d)
 	}
-	if latched[2].Description != "first" {
+	if latched[3].Description != "first" {
 		t.Error("of two tools with one name the second was taken")
 	}
 	if d := cmp.Diff(before, registry); d != "" {

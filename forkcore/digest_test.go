@@ -32,12 +32,17 @@ func TestDigestForms(t *testing.T) {
 
 func TestParseDigestRefuses(t *testing.T) {
 	good := DigestOf(nil).String()
-	for name, s := range map[string]string{
-		"empty": "", "short": good[1:], "long": good + "0", "no hex": "g" + good[1:],
-		"upper case": strings.ToUpper(good), "white space": " " + good[1:],
+	for _, tt := range []struct{ name, in, why string }{
+		{"empty", "", "0 characters, want 64"},
+		{"short", good[1:], "63 characters, want 64"},
+		{"long", good + "0", "65 characters, want 64"},
+		{"a byte too long", good + "00", "66 characters, want 64"},
+		{"no hex", "g" + good[1:], "invalid byte: U+0067 'g'"},
+		{"upper case", strings.ToUpper(good), "upper-case digits"},
+		{"white space", " " + good[1:], "invalid byte: U+0020 ' '"},
 	} {
-		if d, err := ParseDigest(s); !errors.Is(err, ErrBadDigest) || !d.IsZero() {
-			t.Errorf("%s: ParseDigest(%q) = %s, %v; want ErrBadDigest", name, s, d, err)
+		if d, err := ParseDigest(tt.in); !errors.Is(err, ErrBadDigest) || !d.IsZero() || !strings.HasSuffix(err.Error(), tt.why) {
+			t.Errorf("%s: ParseDigest(%q) = %s, %v; want ErrBadDigest, %s", tt.name, tt.in, d, err, tt.why)
 		}
 	}
 	d := DigestOf([]byte("kept"))

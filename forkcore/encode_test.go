@@ -27,6 +27,7 @@ func TestAppendString(t *testing.T) {
 		{"invalid bytes", "ok\xff\xe5\xa5", "\"ok\uFFFD\uFFFD\uFFFD\""},
 		{"replacement character itself", "\uFFFD", "\"\uFFFD\""},
 		{"invalid between escapes", "\n\xc3\n", "\"\\n\uFFFD\\n\""},
+		{"the first byte beyond ASCII", "\x80", "\"\uFFFD\""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -86,6 +87,8 @@ func TestCutText(t *testing.T) {
 		{"whole rune fits", long, 242, long},
 		{"zero", "ä", 0, ""},
 		{"first rune too wide", "漢", 2, ""},
+		{"no rune begins", "\x80\x80", 1, ""},
+		{"less than nothing", "a", -1, ""},
 	}
 	for _, tt := range tests {
 		if got := CutText(tt.in, tt.max); got != tt.want {
@@ -234,6 +237,18 @@ func TestValidInput(t *testing.T) {
 		{"high, then no surrogate", `{"c":"\ud83d\u0041"}`, false},
 		{"two highs", `{"c":"\ud83d\ud83d\ude00"}`, false},
 		{"pair, then lone low", `{"c":"\ud83d\ude00\ude00"}`, false},
+		{"lowest pair", `{"c":"\ud800\udc00"}`, true},
+		{"highest pair", `{"c":"\udbff\udfff"}`, true},
+		{"lowest high alone", `{"c":"\ud800"}`, false},
+		{"highest high alone", `{"c":"\udbff"}`, false},
+		{"lowest low alone", `{"c":"\udc00"}`, false},
+		{"highest low alone", `{"c":"\udfff"}`, false},
+		{"lowest low twice", `{"c":"\udc00\udc00"}`, false},
+		{"high, then one under the lows", `{"c":"\ud83d\udbff"}`, false},
+		{"high, then one over the lows", `{"c":"\ud83d\ue000"}`, false},
+		{"high, then digits after a letter u", `{"c":"\ud83dxudc00"}`, false},
+		{"high, then digits after another escape", `{"c":"\ud83d\ndc00"}`, false},
+		{"high at the end of a string, then another", `{"c":"\ud83d","d":"\ude00"}`, false},
 		{"backslashes, then lone high", `{"c":"\\\\\ud83d"}`, false},
 		{"lone high in a key", `{"\ud83d":1}`, false},
 		{"bad UTF-8", "{\"c\":\"\xff\"}", false},
@@ -253,6 +268,21 @@ func TestValidInput(t *testing.T) {
 				t.Errorf("ValidInput(%s) = %v, want %v", tt.in, got, tt.want)
 			}
 		})
+	}
+}
+
+func TestInputDepth(t *testing.T) {
+	for raw, want := range map[string]int{
+		`1`: 0, `"{["`: 0, `{}`: 1, `[[],[],{}]`: 2, `{"a":[{"b":"]}"}],"c":[]}`: 3, `{"a":"\"{[","b":"\\"}`: 1,
+	} {
+		if got := depth([]byte(raw)); got != want {
+			t.Errorf("depth(%s) = %d, want %d", raw, got, want)
+		}
+	}
+	for levels, want := range map[int]bool{maxInputDepth: true, maxInputDepth + 1: false} {
+		if got := ValidInput([]byte(strings.Repeat(`{"a":`, levels-1) + "{}" + strings.Repeat("}", levels-1))); got != want {
+			t.Errorf("an input of %d levels is valid: %v, want %v", levels, got, want)
+		}
 	}
 }
 

@@ -248,6 +248,10 @@ func TestSnapshotRefusesAnUnansweredHistory(t *testing.T) {
 			if !errors.Is(err, ErrUnanswered) {
 				t.Errorf("error %v, want ErrUnanswered", err)
 			}
+			_, _, err = NewSnapshot("s", chain(testHead(), []Message{message(t, RoleUser, text("q")), call, tt.next, call, tt.next}), testParams, nil, 1, nil, time.Time{})
+			if err == nil || !strings.Contains(err.Error(), "(message 1)") {
+				t.Errorf("error %v, want one that names message 1, the first of two", err)
+			}
 		})
 	}
 	good := message(t, RoleUser, AppendToolResult(nil, "t2", "x", false), AppendToolResult(nil, "t1", "x", true), text("and"))
@@ -407,5 +411,46 @@ func TestM26_ForkRequestGolden(t *testing.T) {
 	}
 	if d := cmp.Diff(strings.SplitAfter(string(want), "},"), strings.SplitAfter(string(got), "},")); d != "" {
 		t.Errorf("body (-want +got; -update rewrites it):\n%s", d)
+	}
+}
+
+// A fork that dispatches: what its children share and its parent's manifest does not have is the message that its own
+// directive completed, and all since.
+func TestSnapshotOfAForkStoresItsOwnSegments(t *testing.T) {
+	f := newFanOut(t, dispatching(t, 2))
+	own := f.request(t, "split this again")
+	answer := message(t, RoleAssistant, text("I will"), toolUse("toolu_n", AgentToolName, `{}`))
+	snap, fresh, err := NewSnapshot(f.snap.SessionID, own.Append(answer), testParams, f.snap.Tools, 3, nil, testTime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	completed := CloseSegment(f.open, DirectiveBlock("split this again"))
+	if want := messagesOf(t, own); !bytes.Equal(completed, want[len(want)-1].Raw) {
+		t.Errorf("the completed segment is\n%s\nwant\n%s", completed, want[len(want)-1].Raw)
+	}
+	if cap(completed) != len(completed) {
+		t.Errorf("a completed segment of %d bytes takes %d", len(completed), cap(completed))
+	}
+	inherited := append([][]byte{f.head}, raws(f.history)...)
+	if len(snap.Segments) != len(inherited)+3 {
+		t.Fatalf("%d segments, want the %d inherited and three", len(snap.Segments), len(inherited))
+	}
+	stored := map[Digest][]byte{}
+	for _, b := range append(append(inherited, answer.Raw), fresh...) {
+		stored[DigestOf(b)] = b
+	}
+	var segments [][]byte
+	for i, s := range snap.Segments {
+		b, ok := stored[s.SHA256]
+		if !ok {
+			t.Fatalf("segment %d of %d is stored nowhere", i, len(snap.Segments))
+		}
+		segments = append(segments, b)
+	}
+	if p, err := LoadSnapshot(snap, segments); err != nil || p.Count() != len(snap.Segments)-1 {
+		t.Errorf("the snapshot does not load: %v", err)
+	}
+	if len(fresh) != 2 || !bytes.Equal(fresh[1], completed) || !snap.Segments[len(snap.Segments)-1].Open {
+		t.Errorf("%d fresh segments, want the open one and the completed one", len(fresh))
 	}
 }

@@ -410,7 +410,8 @@ func TestPlanMarksNamesTheExpiredEntry(t *testing.T) {
 	tail, atTail := p.Tail()
 	system := p.SystemEnd()
 	atSystem, _ := p.At(system)
-	long := CacheEntry{Prefix: atTail, Bytes: tail, Tokens: 20}
+	long := CacheEntry{Prefix: atTail, Bytes: tail, Tokens: 20, TTL: "5m"}
+	again := CacheEntry{Prefix: atTail, Bytes: tail, Tokens: 20, TTL: "1h"}
 	short := CacheEntry{Prefix: atSystem, Bytes: system, Tokens: 10}
 	for _, tt := range []struct {
 		name          string
@@ -421,9 +422,10 @@ func TestPlanMarksNamesTheExpiredEntry(t *testing.T) {
 		{"the long one ran out", func(e CacheEntry) bool { return e.Bytes == system }, system, tail},
 		{"the short one ran out", func(e CacheEntry) bool { return e.Bytes == tail }, tail, 0},
 		{"both ran out", func(CacheEntry) bool { return false }, 0, tail},
+		{"one of two at a place ran out", func(e CacheEntry) bool { return e.TTL == "1h" }, tail, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := PlanMarks(Plan{Prefix: p, Entries: []CacheEntry{short, long}, Live: tt.live})
+			got, err := PlanMarks(Plan{Prefix: p, Entries: []CacheEntry{short, long, again}, Live: tt.live})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -437,5 +439,27 @@ func TestPlanMarksNamesTheExpiredEntry(t *testing.T) {
 				t.Errorf("best %d, expired %d; want %d, %d", length(got.Best), length(got.Expired), tt.best, tt.expired)
 			}
 		})
+	}
+}
+
+// A message without a block has no place for a mark; what stands before it keeps its own.
+func TestMarksPassEmptyMessages(t *testing.T) {
+	empty := message(t, RoleUser)
+	head := testHead()
+	first := []Message{message(t, RoleUser, text("q")), message(t, RoleAssistant, text("a")), empty}
+	want, wantID := chain(head, first[:2]).Tail()
+	if at, id := chain(head, first).Tail(); at != want || id != wantID {
+		t.Errorf("the tail is at %d, want %d", at, want)
+	}
+	got, err := PlanMarks(Plan{Prefix: chain(head, append(first, message(t, RoleAssistant, text("b")), message(t, RoleUser, text("c"))))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks []string
+	for _, m := range got.Marks {
+		blocks = append(blocks, m.Block)
+	}
+	if d := cmp.Diff([]string{"system.1", "messages.0.content.0", "messages.4.content.0"}, blocks); d != "" {
+		t.Errorf("marks (-want +got):\n%s", d)
 	}
 }

@@ -94,6 +94,7 @@ func TestParseMessageRefuses(t *testing.T) {
 		{"white space after", `{"role":"user","content":[]} `},
 		{"final newline", "{\"role\":\"user\",\"content\":[]}\n"},
 		{"white space between keys", `{"role": "user","content":[]}`},
+		{"white space before a comma", `{"role":"user","content":[{"type":"a"} ,{"type":"b"}]}`},
 		{"white space between blocks", `{"role":"user","content":[{"type":"a"}, {"type":"b"}]}`},
 		{"white space inside the array", `{"role":"user","content":[ {"type":"a"}]}`},
 		{"content first", `{"content":[{"type":"text","text":"a"}],"role":"user"}`},
@@ -107,9 +108,11 @@ func TestParseMessageRefuses(t *testing.T) {
 		{"more keys", `{"role":"user","content":[],"x":1}`},
 		{"key before", `{"x":1,"role":"user","content":[]}`},
 		{"content twice", `{"role":"user","content":[],"content":[]}`},
+		{"content twice, the first one shorter", `{"role":"user","content":[{"type":"a"}],"content":[{"type":"a"},{"type":"b"}]}`},
 		{"block is a string", `{"role":"user","content":["a"]}`},
 		{"block is null", `{"role":"user","content":[null]}`},
 		{"block is an array", `{"role":"user","content":[[]]}`},
+		{"block is a number", `{"role":"user","content":[1]}`},
 		{"type is no string", `{"role":"user","content":[{"type":1}]}`},
 	}
 	for _, tt := range tests {
@@ -185,5 +188,41 @@ func TestParseMessageTakesExactKeys(t *testing.T) {
 	}
 	if diff := cmp.Diff([]ToolCall{{ID: "a", Name: "Glob", Input: []byte(`{}`)}}, m.ToolCalls()); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+}
+
+// A fragment has one view, whether it is one plain text block, which is read without a copy, or anything else.
+func TestFragmentsReadLikeMessages(t *testing.T) {
+	for _, fragment := range []string{
+		`{"type":"text","text":"plain <b> 漢"}`,
+		`{"type":"text","text":""}`,
+		`{"type":"text","text":" "}`,
+		`{"type":"text","text":"a\n\"b\" \\ \u0041\ud83d\ude00"}`,
+		`{"type":"text","text":"\"at the start"}`,
+		`{"type":"text","text":"\\"}`,
+		"{\"type\":\"text\",\"text\":\"\u2028\x7f\"}",
+		`{"type":"text","text":"a"},{"type":"text","text":"b"}`,
+		`{"type":"text","text":"a","text":"b"}`,
+		`{"type":"text","text":"a","citations":null}`,
+		`{"type":"text","text":"a" }`,
+		`{"type":"text","text":5}`,
+		`{"type":"text","text":null}`,
+		`{"type":"tool_result","tool_use_id":"t","content":[]}`,
+		"{\"type\":\"text\",\"text\":\"\xff\"}",
+		// No JSON.
+		"{\"type\":\"text\",\"text\":\"\n\"}",
+		"{\"type\":\"text\",\"text\":\"a\x1f\"}",
+		`{"type":"text","text":"a"]`,
+		`{"type":"text","text":"}`,
+		`{"type":"text","text":}`,
+		`{"type":"text","text":"a}`,
+		`{"type":"text","text":a"}`,
+		`{"type":"text","text":"a"}}`,
+	} {
+		got, err := parseBlocks([]byte(fragment))
+		want, wantErr := ParseMessage(EncodeMessage(RoleUser, []byte(fragment)))
+		if d := cmp.Diff(want.Blocks, got); d != "" || (err == nil) != (wantErr == nil) {
+			t.Errorf("%q: %v, as a message %v (-message +fragment):\n%s", fragment, err, wantErr, d)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"testing"
 )
 
@@ -55,8 +56,11 @@ func TestCompleteRefuses(t *testing.T) {
 		"a bad string":    "{\"type\":\"text\",\"text\":\"x\ny\"}",
 		"bad UTF-8":       "{\"type\":\"text\",\"text\":5}" + "\xff",
 	} {
-		if _, _, err := f.base.Complete([]byte(fragment)); err == nil {
-			t.Errorf("%s was accepted", name)
+		_, _, err := f.base.Complete([]byte(fragment))
+		if !errors.Is(err, ErrNotCanonical) {
+			t.Errorf("%s: %v, want ErrNotCanonical", name, err)
+		} else if none := strings.Contains(err.Error(), "without a block"); none != (fragment == "") {
+			t.Errorf("%s is refused for another reason: %v", name, err)
 		}
 	}
 	whole, _, err := f.base.Complete(text("x"))

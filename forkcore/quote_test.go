@@ -125,6 +125,22 @@ func TestQuoteExpected(t *testing.T) {
 	}
 }
 
+// Of directives of one length the first is named as the longest; only an open last message carries what forks alone have.
+func TestQuoteNamesTheFirstOfTheLongest(t *testing.T) {
+	s := Snapshot{Bytes: 4000, Segments: []Segment{{Bytes: 400}, {Bytes: 80}}}
+	q := NewQuote(ModelInfo{}, false, s, nil, [][]byte{[]byte("short"), []byte("longest one"), []byte("another one")}, GateAuto, Jobs{})
+	if q.Window.Index != 1 || q.Window.OwnTokens != 3 {
+		t.Errorf("the longest is %d with %d tokens", q.Window.Index, q.Window.OwnTokens)
+	}
+	if head, guards := segmentTokens(s, false), segmentTokens(s, true); head != 100 || guards != 0 {
+		t.Errorf("%d tokens of head and %d of guards, want 100 and none", head, guards)
+	}
+	s.Segments[1].Open = true
+	if guards := segmentTokens(s, true); guards != 20 {
+		t.Errorf("%d tokens of guards, want 20", guards)
+	}
+}
+
 // What tells a child from its siblings is counted for each, in bytes and tokens.
 func TestM31_UniqueBytesPerChild(t *testing.T) {
 	blocks := [][]byte{DirectiveBlock("Check the parser."), DirectiveBlock("Read all of the documentation and list what is out of date."), DirectiveBlock("x")}

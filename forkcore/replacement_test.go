@@ -331,3 +331,78 @@ func TestReplayRestoresReplacements(t *testing.T) {
 		t.Error("the start of a fork counts as a result")
 	}
 }
+
+// A replacement has to be shorter; and each one that was not enough is followed by another.
+func TestReplacementBounds(t *testing.T) {
+	limits := ReplacementLimits{Result: 5000, Tools: map[string]int{"Tiny": 1}, Message: 1000, Preview: 20}
+	if limits.of("Tiny") != 1 {
+		t.Errorf("a limit of 1 counts as %d", limits.of("Tiny"))
+	}
+	// Under a thousand characters a replacement of a preview of 20 has one length, whatever it replaces.
+	equal := len(Replacement{Characters: 100, Bytes: 100, Shown: 20}.text(strings.Repeat("x", 100)))
+	for size, want := range map[int]string{equal: "", equal + 1: "a"} {
+		sent, err := ReplacementState(nil).Decide(limits, []FullResult{full("a", "Tiny", strings.Repeat("x", size))})
+		if err != nil || decided(sent) != want {
+			t.Errorf("%d characters: replaced %q, %v; a replacement has %d", size, decided(sent), err, equal)
+		}
+	}
+	// The first replacement leaves the message at its limit, or one character over it.
+	left := equal + 2 + 900 + 600 // numbers of four digits take two characters more
+	for over, want := range map[int]string{1: "a b", 0: "a"} {
+		limits.Message = left - over
+		sent, err := ReplacementState(nil).Decide(limits, []FullResult{
+			full("a", "Read", strings.Repeat("a", 1200)), full("b", "Read", strings.Repeat("b", 900)), full("c", "Read", strings.Repeat("c", 600)),
+		})
+		if err != nil || decided(sent) != want {
+			t.Errorf("%d over the limit: replaced %q, %v, want %q", over, decided(sent), err, want)
+		}
+	}
+	// A preview that holds all of a text cuts nothing off.
+	lines := strings.Repeat("x", 700) + "\n" + strings.Repeat("y", 500)
+	if got := previewOf(lines, len(lines)); got != lines {
+		t.Errorf("a preview of %d bytes shows %d", len(lines), len(got))
+	}
+	// What was shown whole can be made again; more than there is cannot.
+	d := Replacement{ToolUseID: "t", Characters: 3, Bytes: 3, Shown: 3}
+	d.Text = DigestOf([]byte(d.text("abc")))
+	if got, err := d.render("abc"); err != nil || got != d.text("abc") {
+		t.Errorf("shown whole: %q, %v", got, err)
+	}
+	d.Shown = 4
+	if _, err := d.render("abc"); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("more shown than there is: %v, want ErrCorrupt", err)
+	}
+}
+
+// Results that are small each may be too much together; the placeholder of a fork is never replaced.
+func TestReplaceResultsOfAMessage(t *testing.T) {
+	l := newLog(t).marker(Marker{Type: MarkerTurnStart}).message(RoleUser, text("q"))
+	l.message(RoleAssistant, toolUse("a", "Glob", `{}`), toolUse("b", "Glob", `{}`), toolUse("c", "Glob", `{}`), toolUse("f", AgentToolName, `{}`))
+	l.result("a", strings.Repeat("a", 800)).result("b", strings.Repeat("b", 900)).result("c", strings.Repeat("c", 700))
+	v := l.marker(Marker{Type: MarkerLaunched, DispatchID: "d", RunIDs: []string{"r"}, ToolUseIDs: []string{"f"}}).view()
+	replaced := func(limits ReplacementLimits) string {
+		t.Helper()
+		markers, err := v.ReplaceResults(limits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for _, m := range markers {
+			ids = append(ids, m.ToolUseID)
+		}
+		return strings.Join(ids, " ")
+	}
+	for total, want := range map[int]string{2400: "", 2399: "b", 1600: "a b"} {
+		if got := replaced(ReplacementLimits{Result: 2000, Message: total, Preview: 20}); got != want {
+			t.Errorf("a message of at most %d: replaced %q, want %q", total, got, want)
+		}
+	}
+	v.pending("f").Result = AppendToolResult(nil, "f", strings.Repeat("f", 1000), false)
+	if got := replaced(ReplacementLimits{Result: 750, Message: 5000, Preview: 20}); got != "a b" {
+		t.Errorf("replaced %q, want what the tools gave", got)
+	}
+	v.pending("b").Result = []byte("no block")
+	if _, err := v.ReplaceResults(smallLimits); !errors.Is(err, ErrNotCanonical) || !strings.Contains(err.Error(), "call b") {
+		t.Errorf("a result that is no block: %v", err)
+	}
+}

@@ -60,7 +60,9 @@ func TestReplayCrashPoints(t *testing.T) {
 		{"partial results", asked(t).marker(Marker{Type: MarkerToolStarted, ToolUseID: "t1", Holder: "h1"}).result("t1", "out"), []string{"t1:h1:true", "t2::false"}},
 		{"all results, not delivered", asked(t).result("t2", "b").result("t1", "a"), []string{"t1::true", "t2::true"}},
 		{"delivered", asked(t).result("t1", "a").result("t2", "b").message(RoleUser, AppendToolResult(nil, "t1", "a", false), AppendToolResult(nil, "t2", "b", false)), nil},
-		{"markers of strangers change nothing", asked(t).result("t9", "x").marker(Marker{Type: MarkerToolStarted, ToolUseID: "t8"}).marker(Marker{Type: MarkerBackground}).marker(Marker{Type: "future"}), []string{"t1::false", "t2::false"}},
+		{"markers of strangers change nothing", asked(t).result("t9", "x").marker(Marker{Type: MarkerToolStarted, ToolUseID: "t8"}).marker(Marker{Type: MarkerBackground}).marker(Marker{Type: "future"}).
+			marker(Marker{Type: MarkerReplacement, ToolUseID: "t9", Bytes: []byte("x"), Replacement: &Replacement{ToolUseID: "t9"}}).marker(Marker{Type: MarkerReplacement, ToolUseID: "t1", Bytes: []byte("x")}).
+			marker(Marker{Type: MarkerLaunched, DispatchID: "d", RunIDs: []string{"r"}, ToolUseIDs: []string{"t9"}}), []string{"t1::false", "t2::false"}},
 		{"the turn ended with one call open (B05)", asked(t).result("t1", "a").marker(Marker{Type: MarkerTurnEnd, State: Cancelled}), []string{"t1::true", "t2::true"}},
 	}
 	for _, tt := range tests {
@@ -185,6 +187,9 @@ func TestLaunchIsAllUntilTheNextAnswer(t *testing.T) {
 	if v.Launch == nil || !v.Launch.All {
 		t.Errorf("after delivery: Launch %+v", v.Launch)
 	}
+	if v = log.message(RoleUser, text("and more")).view(); v.Launch == nil || !v.Launch.All {
+		t.Errorf("after another message of the user: Launch %+v", v.Launch)
+	}
 	if v = log.message(RoleAssistant, text("they run")).view(); v.Launch != nil {
 		t.Errorf("after the next answer: Launch %+v", v.Launch)
 	}
@@ -211,6 +216,7 @@ func TestReplayRefuses(t *testing.T) {
 		{"a second fragment", NewView(newFanOut(t, nil).base), []Entry{
 			{Seq: 1, Kind: EntryMessage, Fragment: true, Bytes: text("x")}, {Seq: 2, Kind: EntryMessage, Fragment: true, Bytes: text("y")},
 		}, "log entry 2: a fragment without an open segment"},
+		{"a whole message where a fragment is due", NewView(newFanOut(t, nil).base), []Entry{good}, "log entry 1: a message follows an open segment"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -481,5 +487,13 @@ func TestCompactionLeavesSnapshotsAlone(t *testing.T) {
 	var mismatch *MismatchError
 	if err := Verify(f.snap, v.Prefix, func() ([][]byte, error) { return f.segments(), nil }); !errors.As(err, &mismatch) {
 		t.Errorf("a compacted request passes for the snapshot: %v", err)
+	}
+}
+
+// A launch that names fewer runs than calls leaves the calls behind them open.
+func TestLaunchOfFewerRunsThanCalls(t *testing.T) {
+	v := asked(t).marker(Marker{Type: MarkerLaunched, DispatchID: "d", RunIDs: []string{"r1"}, ToolUseIDs: []string{"t1", "t2"}}).view()
+	if v.Pending[0].ChildRunID != "r1" || v.Pending[0].Result == nil || v.Pending[1].ChildRunID != "" || v.Pending[1].Result != nil {
+		t.Errorf("pending %+v", v.Pending)
 	}
 }

@@ -83,6 +83,7 @@ func TestValidateEnvelope(t *testing.T) {
 		}},
 		{"unknown field", strings.Replace(requestOf(hello), `"stream"`, `"max_token":1,"stream"`, 1), []string{"max_token unknown_field"}},
 		{"key twice", strings.Replace(requestOf(hello), `"stream"`, `"max_tokens":2,"stream"`, 1), []string{"max_tokens duplicate_key"}},
+		{"key twice, the second of another kind", strings.Replace(requestOf(hello), `"stream":true`, `"stream":true,"stream":5`, 1), []string{"stream duplicate_key"}},
 		{"key twice, once escaped", strings.Replace(requestOf(hello), `"stream"`, `"\u006dax_tokens":2,"stream"`, 1), []string{"max_tokens duplicate_key"}},
 		{"messages before the system prompt", `{"model":"m","tools":[],"messages":[` + hello + `],"system":` + okSystem + `,"max_tokens":1}`, []string{"system key_order"}},
 		{"every key in the wrong order", `{"stream":true,"max_tokens":1,"messages":[` + hello + `],"system":` + okSystem + `,"tools":[],"model":"m"}`, []string{
@@ -174,6 +175,8 @@ func TestValidateMessages(t *testing.T) {
 			"messages.1.content.0.id duplicate_key", "messages.1.content.0.input duplicate_key", "messages.1.content.0.name duplicate_key",
 		}},
 		{"a system message", []string{hello, said("system", note), answer, hello, `{"role":"system","content":[],"output_config":{"effort":"low"}}`}, nil},
+		{"a system message that clears", []string{hello, `{"role":"system","content":[],"clear_at":1}`}, nil},
+		{"a system message with another field", []string{hello, `{"role":"system","content":[` + note + `],"clear":1}`}, []string{"messages.1.clear unknown_field"}},
 		{"a system message behind a server's result", []string{hello, said("assistant", `{"type":"web_search_tool_result","tool_use_id":"s"}`), said("system", note), answer, hello}, nil},
 		{"system messages out of place", []string{said("system", note), hello, said("system", note), hello, answer, said("system", note), answer, hello}, []string{
 			"messages.0 system_place", "messages.0 system_place", "messages.2 system_place", "messages.5 system_place",
@@ -426,7 +429,7 @@ func TestRefuse(t *testing.T) {
 }
 
 func TestComparePaths(t *testing.T) {
-	sorted := []string{"", "model", "tools.2", "tools.10", "system.0", "messages", "messages.2", "messages.2.content.9", "messages.2.content.9.id", "messages.2.content.10", "messages.10", "max_tokens", "stream", "temperature", "top_p"}
+	sorted := []string{"", "model", "tools", "tools.0", "tools.2", "tools.10", "tools.2x", "system.0", "messages", "messages.2", "messages.2.content.9", "messages.2.content.9.id", "messages.2.content.10", "messages.10", "max_tokens", "stream", "temperature", "top_p"}
 	for i, a := range sorted {
 		for j, b := range sorted {
 			if got, want := comparePaths(a, b), min(max(i-j, -1), 1); got != want {
@@ -444,6 +447,7 @@ func TestValidateMessagesText(t *testing.T) {
 		requestOf(hello, said("assistant", call("t1")), hello):                                                "tool_use t1 has no tool_result in the message right after it; answer it there, be it with an error",
 		requestWith(`[{"name":"a","input_schema":{}},{"name":"a","input_schema":{}}]`, okSystem, hello):       `tool 0 has the name "a" too; names must be unique`,
 		requestOf(hello, said("assistant", call("t1"), call("t2")), said("user", result("t2"), result("t1"))): "the result of call 0 stands behind that of call 1; keep the order of the calls, so that siblings have the same bytes",
+		requestWith(`[{"input_schema":{}}]`, okSystem, hello):                                                 "the name (missing) does not match ^[a-zA-Z0-9_-]{1,64}$; rename the tool",
 	} {
 		if got := Validate([]byte(body)); len(got) != 1 || got[0].Message != want {
 			t.Errorf("%s: %+v, want %s", body, got, want)

@@ -114,6 +114,34 @@ func TestVerifyFindsEveryFlippedByte(t *testing.T) {
 	}
 }
 
+// A comma between two messages is shared memory too.
+func TestVerifyFindsAFlippedComma(t *testing.T) {
+	f := newFanOut(t, dispatching(t, 2))
+	at := len(f.head) + len(f.history[0].Raw)
+	if f.base.piece[at] != ',' {
+		t.Fatalf("byte %d is %q", at, f.base.piece[at])
+	}
+	f.base.piece[at] = ';'
+	var mismatch *MismatchError
+	if err := Verify(f.snap, f.request(t, "x"), nil); !errors.As(err, &mismatch) || mismatch.Offset != int64(at) {
+		t.Errorf("%v, want a mismatch at %d", err, at)
+	}
+	// Nor may anything be missing at the end.
+	f = newFanOut(t, dispatching(t, 2))
+	request := f.request(t, "x")
+	for cut := range 3 {
+		whole := f.base.piece
+		f.base.piece = whole[:len(f.head)+len(f.history[0].Raw)+cut]
+		if f.base.intact() {
+			t.Errorf("what is shared is intact without all but %d bytes after its first message", cut)
+		}
+		f.base.piece = whole
+	}
+	if err := Verify(f.snap, request, nil); err != nil {
+		t.Error(err)
+	}
+}
+
 func flipped(b []byte, at int) []byte {
 	b = bytes.Clone(b)
 	b[at] ^= 1
@@ -202,22 +230,23 @@ func TestLoadSnapshotRefuses(t *testing.T) {
 		name     string
 		manifest []Segment
 		segments [][]byte
+		why      string
 	}{
-		{"none", nil, nil},
-		{"the head alone", f.snap.Segments[:1], good[:1]},
-		{"one missing", f.snap.Segments, good[:len(good)-1]},
-		{"two swapped", f.snap.Segments, swap},
-		{"not open", closed, good},
-		{"no message", f.snap.Segments, append(append([][]byte{}, good[:len(good)-1]...), []byte(`{"role":"user"`))},
-		{"another head", f.snap.Segments, append([][]byte{flipped(good[0], 12)}, good[1:]...)},
-		{"another byte at the end", f.snap.Segments, append(append([][]byte{}, good[:len(good)-1]...), flipped(f.open, len(f.open)-3))},
+		{"none", nil, nil, "0 of its 0 segments are there"},
+		{"the head alone", f.snap.Segments[:1], good[:1], "1 of its 1 segments are there"},
+		{"one missing", f.snap.Segments, good[:len(good)-1], "5 of its 6 segments are there"},
+		{"two swapped", f.snap.Segments, swap, "its segments have the identity"},
+		{"not open", closed, good, "its last message is not open"},
+		{"no message", f.snap.Segments, append(append([][]byte{}, good[:len(good)-1]...), []byte(`{"role":"user"`)), "message 4"},
+		{"another head", f.snap.Segments, append([][]byte{flipped(good[0], 12)}, good[1:]...), "its segments have the identity"},
+		{"another byte at the end", f.snap.Segments, append(append([][]byte{}, good[:len(good)-1]...), flipped(f.open, len(f.open)-3)), "its segments have the identity"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := f.snap
 			s.Segments = tt.manifest
-			if _, err := LoadSnapshot(s, tt.segments); !errors.Is(err, ErrCorrupt) {
-				t.Errorf("%v, want ErrCorrupt", err)
+			if _, err := LoadSnapshot(s, tt.segments); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), tt.why) {
+				t.Errorf("%v, want ErrCorrupt because of %q", err, tt.why)
 			}
 		})
 	}
@@ -242,6 +271,11 @@ func TestJSONPath(t *testing.T) {
 		{"escaped quote in a key", `{"a\"b":"x`, `a\"b`},
 		{"backslash at the end of a string", `{"a":"\\","b":1`, "b"},
 		{"cut in an escape", `{"a":"x\`, "a"},
+		{"after a value", `{"a":"b"`, "a"},
+		{"after a text in an array", `{"a":["b"`, "a.0"},
+		{"text alone", `"b"`, ""},
+		{"more ends than beginnings", `}]`, ""},
+		{"a comma in nothing", `,`, ""},
 	}
 	for _, tt := range tests {
 		if got := jsonPath([]byte(tt.cut)); got != tt.want {
