@@ -61,7 +61,7 @@ func childRequest(tb testing.TB, snap *Snapshot, base *Prefix, directive string)
 	if err := Verify(*snap, request, nil); err != nil {
 		tb.Fatal(err)
 	}
-	body, err := request.Body(plan.Marks, snap.Params)
+	body, err := request.Body(plan.Marks, snap.Params, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -24,8 +24,9 @@ func byOffset(a, b Mark) int { return cmp.Compare(a.Offset, b.Offset) }
 // Body places marks into the canonical bytes and closes the request. Every
 // mark must stand where a block ends that may carry one, one mark a block;
 // another place is an error, because a body with a misplaced mark would be no
-// JSON or say something else than the canonical bytes.
-func (p *Prefix) Body(marks []Mark, params Params) (*Body, error) {
+// JSON or say something else than the canonical bytes. With d the request asks
+// for diagnostics, with nil it does not.
+func (p *Prefix) Body(marks []Mark, params Params, d *Diagnostics) (*Body, error) {
 	if len(marks) > MaxMarks {
 		return nil, fmt.Errorf("%d marks, the API takes %d", len(marks), MaxMarks)
 	}
@@ -65,7 +66,7 @@ func (p *Prefix) Body(marks []Mark, params Params) (*Body, error) {
 			b.hashed, b.from = l.shared.marked.after(few[:first-len(sorted)], b.pieces), len(b.pieces)
 		}
 	}
-	b.add(requestClose(params))
+	b.add(requestClose(params, d))
 	return b, nil
 }
 

@@ -185,7 +185,7 @@ func TestBody(t *testing.T) {
 			marks = append(marks, Mark{Block: "b", TTL: []string{"5m", "1h", ""}[i%3], Offset: off})
 		}
 		before := slices.Clone(marks)
-		body, err := p.Body(marks, testParams)
+		body, err := p.Body(marks, testParams, nil)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -203,7 +203,7 @@ func TestBody(t *testing.T) {
 			t.Fatalf("seed %d: %d blocks carry a mark, want %d", seed, n, len(marks))
 		}
 		plain := strings.NewReplacer(string(mark5m), "", string(mark1h), "").Replace(string(got))
-		if want := string(all) + string(requestClose(testParams)); plain != want {
+		if want := string(all) + string(requestClose(testParams, nil)); plain != want {
 			t.Fatalf("seed %d: without marks:\n%s\nwant\n%s", seed, plain, want)
 		}
 		if !bytes.Equal(joined(head, raws(history)), all) {
@@ -244,7 +244,7 @@ func TestStripMarks(t *testing.T) {
 	for range 100 {
 		history := randomHistory(t, r, 1+r.IntN(8))
 		p := chain(testHead(), history)
-		plain, err := p.Body(nil, testParams)
+		plain, err := p.Body(nil, testParams, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -254,7 +254,7 @@ func TestStripMarks(t *testing.T) {
 		for i, end := range ends[:min(len(ends), r.IntN(MaxMarks+1))] {
 			marks = append(marks, Mark{Offset: end, TTL: []string{"5m", "1h", ""}[i%3]})
 		}
-		body, err := p.Body(marks, testParams)
+		body, err := p.Body(marks, testParams, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -298,7 +298,7 @@ func TestBodyRefusesMisplacedMarks(t *testing.T) {
 		ends[off] = true
 	}
 	for off := int64(-1); off <= p.Len()+1; off++ {
-		body, err := p.Body([]Mark{{Block: "x", Offset: off}}, testParams)
+		body, err := p.Body([]Mark{{Block: "x", Offset: off}}, testParams, nil)
 		if (err == nil) != ends[off] {
 			t.Errorf("offset %d: error %v, block end %v", off, err, ends[off])
 		}
@@ -307,17 +307,17 @@ func TestBodyRefusesMisplacedMarks(t *testing.T) {
 		}
 	}
 	end, _ := p.Tail()
-	if _, err := p.Body([]Mark{{Offset: end}, {Offset: end}}, testParams); err == nil {
+	if _, err := p.Body([]Mark{{Offset: end}, {Offset: end}}, testParams, nil); err == nil {
 		t.Error("two marks on one block were accepted")
 	}
 	five := make([]Mark, MaxMarks+1)
 	for i, off := range markEnds(t, p, p.Bytes())[:MaxMarks+1] {
 		five[i].Offset = off
 	}
-	if _, err := p.Body(five, testParams); err == nil {
+	if _, err := p.Body(five, testParams, nil); err == nil {
 		t.Error("five marks were accepted")
 	}
-	if _, err := p.Body(five[:MaxMarks], testParams); err != nil {
+	if _, err := p.Body(five[:MaxMarks], testParams, nil); err != nil {
 		t.Errorf("four marks: %v", err)
 	}
 }
@@ -328,7 +328,7 @@ func TestBodyReader(t *testing.T) {
 	p := chain(head, history)
 	tail, _ := p.Tail()
 	third, _ := chain(head, history[:3]).Tail()
-	body, err := p.Body([]Mark{{Offset: p.SystemEnd()}, {Offset: third}, {Offset: tail}}, testParams)
+	body, err := p.Body([]Mark{{Offset: p.SystemEnd()}, {Offset: third}, {Offset: tail}}, testParams, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -395,7 +395,7 @@ func (w *limitedWriter) Write(p []byte) (int, error) {
 func TestBodiesShareTheirPrefix(t *testing.T) {
 	big := message(t, RoleUser, text(strings.Repeat("x", 1<<20)))
 	head := testHead()
-	body, err := chain(head, []Message{big}).Body(nil, testParams)
+	body, err := chain(head, []Message{big}).Body(nil, testParams, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

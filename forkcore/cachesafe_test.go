@@ -247,7 +247,7 @@ func TestM65_NoDriftBetweenSideForks(t *testing.T) {
 	first := body(100 * time.Millisecond)
 	// A flag changes, and the main agent goes on with it: neither is in the slot.
 	params.Effort, params.MaxTokens = "max", 1
-	if _, err := history.Append(message(t, RoleUser, text("go on"))).Body(nil, params); err != nil {
+	if _, err := history.Append(message(t, RoleUser, text("go on"))).Body(nil, params, nil); err != nil {
 		t.Fatal(err)
 	}
 	if second := body(200 * time.Millisecond); !bytes.Equal(first, second) {

@@ -400,7 +400,7 @@ func (c *Checker) letterAt(path string) byte {
 // and params, of size bytes: what Validate says of its body, for the price of
 // the messages that are new.
 func (p *Prefix) Violations(marks []Mark, params Params, size int64) []Violation {
-	return p.check.Violations(marks, requestClose(params), size)
+	return p.check.Violations(marks, requestClose(params, nil), size) // diagnostics break nothing
 }
 
 // Admit says what the model's answer m would break in later requests; nil: nothing.

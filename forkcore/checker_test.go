@@ -62,7 +62,7 @@ func (c *growing) body(head []byte, p Params) []byte {
 	for _, m := range c.messages {
 		wire = append(wire, said(m[0], m[1:]...))
 	}
-	return append(append(bytes.Clone(head), strings.Join(wire, ",")...), requestClose(p)...)
+	return append(append(bytes.Clone(head), strings.Join(wire, ",")...), requestClose(p, nil)...)
 }
 
 // What grows piece by piece is judged like the whole body, and siblings do not see each other.
@@ -83,7 +83,7 @@ func TestCheckerSaysWhatValidateSays(t *testing.T) {
 			for _, v := range want {
 				rules[v.Rule]++
 			}
-			if d := cmp.Diff(want, c.check.Violations(c.marks, requestClose(params), int64(len(body)))); d != "" {
+			if d := cmp.Diff(want, c.check.Violations(c.marks, requestClose(params, nil), int64(len(body)))); d != "" {
 				t.Fatalf("round %d: %s\nValidate, Checker (-,+):\n%s", round, body, d)
 			}
 		}
@@ -111,7 +111,7 @@ func TestCheckerSaysWhatValidateSays(t *testing.T) {
 
 func TestCheckerOfABrokenHead(t *testing.T) {
 	for _, head := range []string{``, `{`, `[`, `{"model":"m"`} {
-		if got := broken(NewChecker([]byte(head)).Message(RoleUser, nil).Violations(nil, requestClose(testParams), 1)); !cmp.Equal(got, []string{"json"}) {
+		if got := broken(NewChecker([]byte(head)).Message(RoleUser, nil).Violations(nil, requestClose(testParams, nil), 1)); !cmp.Equal(got, []string{"json"}) {
 			t.Errorf("head %q: %q", head, got)
 		}
 	}
@@ -128,7 +128,7 @@ func TestCheckerMarksThatNameNoBlock(t *testing.T) {
 		"messages.2.content.0": true, "messages.3.content.0": false, "messages.-1.content.0": false, "messages.0.0": false, "messages.0": false, "messages.0.content.x": false,
 		"": false, "model": false, "other.0": false, "tools": false,
 	} {
-		got := broken(c.Violations([]Mark{{Block: path}}, requestClose(testParams), 1))
+		got := broken(c.Violations([]Mark{{Block: path}}, requestClose(testParams, nil), 1))
 		if (got == nil) != sound {
 			t.Errorf("a mark at %q: %q", path, got)
 		}
@@ -136,7 +136,7 @@ func TestCheckerMarksThatNameNoBlock(t *testing.T) {
 			t.Errorf("a mark at %q: %q", path, got)
 		}
 	}
-	if got := broken(c.Violations([]Mark{{Block: "tools.0"}, {Block: "tools.0"}}, requestClose(testParams), 1)); !cmp.Equal(got, []string{"tools.0.cache_control duplicate_key"}) {
+	if got := broken(c.Violations([]Mark{{Block: "tools.0"}, {Block: "tools.0"}}, requestClose(testParams, nil), 1)); !cmp.Equal(got, []string{"tools.0.cache_control duplicate_key"}) {
 		t.Errorf("two marks on a block: %q", got)
 	}
 }

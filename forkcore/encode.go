@@ -191,10 +191,11 @@ func EncodeHead(p Params, tools []ToolSpec, system ...string) []byte {
 
 // requestClose is what follows the last message: the part of a request that
 // may differ without touching the cache.
-func requestClose(p Params) []byte {
-	dst := append(make([]byte, 0, 64), `],"max_tokens":`...)
+func requestClose(p Params, d *Diagnostics) []byte {
+	dst := append(make([]byte, 0, 128), `],"max_tokens":`...)
 	dst = strconv.AppendInt(dst, p.MaxTokens, 10)
-	return append(dst, `,"stream":true}`...)
+	dst = append(dst, `,"stream":true`...)
+	return append(d.append(dst), '}')
 }
 
 // markJSON is the snippet that a mark splices in before the closing brace of

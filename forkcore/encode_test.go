@@ -157,8 +157,14 @@ func TestX10_KeyOrderOfARequest(t *testing.T) {
 			}
 		})
 	}
-	if got, want := string(requestClose(full)), `],"max_tokens":77,"stream":true}`; got != want {
-		t.Errorf("requestClose = %s, want %s", got, want)
+	for want, d := range map[string]*Diagnostics{
+		`],"max_tokens":77,"stream":true}`:                                                  nil,
+		`],"max_tokens":77,"stream":true,"diagnostics":{"previous_message_id":null}}`:       {},
+		`],"max_tokens":77,"stream":true,"diagnostics":{"previous_message_id":"msg_\"01"}}`: {PreviousMessageID: `msg_"01`},
+	} {
+		if got := string(requestClose(full, d)); got != want {
+			t.Errorf("requestClose = %s, want %s", got, want)
+		}
 	}
 }
 
@@ -172,7 +178,7 @@ func TestX09_NothingOfOneRequestInTheHead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		body, err := p.Body(plan.Marks, testParams)
+		body, err := p.Body(plan.Marks, testParams, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

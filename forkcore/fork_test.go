@@ -392,7 +392,7 @@ func TestM26_ForkRequestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := p.Body(plan.Marks, testParams)
+	body, err := p.Body(plan.Marks, testParams, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -135,7 +135,7 @@ func FuzzBoundaryMarks(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		body, err := child.Body(plan.Marks, testParams)
+		body, err := child.Body(plan.Marks, testParams, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +151,7 @@ func FuzzBoundaryMarks(f *testing.F) {
 			t.Fatalf("directive %q: %v", directive, found)
 		}
 		plain, err := StripMarks(got, plan.Marks)
-		if want := append(child.Bytes(), requestClose(testParams)...); err != nil || !bytes.Equal(plain, want) {
+		if want := append(child.Bytes(), requestClose(testParams, nil)...); err != nil || !bytes.Equal(plain, want) {
 			t.Fatalf("without marks (%v):\n%s\nwant\n%s", err, plain, want)
 		}
 	})

@@ -81,7 +81,7 @@ func (s *sender) send(head []byte, ms []Message, p Plan) (Planned, int64) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	body, err := p.Prefix.Body(plan.Marks, testParams)
+	body, err := p.Prefix.Body(plan.Marks, testParams, nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -394,7 +394,7 @@ func TestHeadWithoutSystemGetsNoMarkThere(t *testing.T) {
 	if len(got.Marks) != 1 || got.Marks[0].Block != "messages.0.content.0" {
 		t.Errorf("marks %+v", got.Marks)
 	}
-	if _, err := p.Body(got.Marks, testParams); err != nil {
+	if _, err := p.Body(got.Marks, testParams, nil); err != nil {
 		t.Error(err)
 	}
 }

@@ -129,7 +129,7 @@ func TestM12_OutputLimitIsNoPartOfThePrefix(t *testing.T) {
 	}
 	f := newFanOut(t, dispatching(t, 1))
 	p := f.request(t, "x")
-	body, err := p.Body(nil, f.snap.Params)
+	body, err := p.Body(nil, f.snap.Params, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestM17_MarksEndWhatMayBeCached(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := p.Body(plan.Marks, testParams)
+	body, err := p.Body(plan.Marks, testParams, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

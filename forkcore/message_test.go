@@ -148,7 +148,7 @@ func FuzzParseMessage(f *testing.F) {
 			t.Fatalf("parsed %q, encodes to %q", raw, got)
 		}
 		// What grows from views is judged like the bytes.
-		whole := slices.Concat(testHead(), raw, requestClose(testParams))
+		whole := slices.Concat(testHead(), raw, requestClose(testParams, nil))
 		if d := cmp.Diff(Validate(whole), NewPrefix(testHead()).Append(m).Violations(nil, testParams, int64(len(whole)))); d != "" {
 			t.Fatalf("%q\nValidate, Violations (-,+):\n%s", raw, d)
 		}

@@ -29,6 +29,10 @@ type Model interface {
 	Stream(ctx context.Context, r Request) iter.Seq2[ModelEvent, error]
 }
 
+// Scoped is a Model that can tell before it sends where requests go. Workspace
+// and Betas of the scope are empty: the response names the one, each request the other.
+type Scoped interface{ Scope() Scope }
+
 // ModelEvent is *ModelStart, *ModelDelta or *ModelEnd.
 type ModelEvent interface{ modelEvent() }
 
@@ -41,6 +45,10 @@ type ModelStart struct {
 	Usage Usage
 	// UsageKnown is false when the endpoint reported no input usage yet.
 	UsageKnown bool
+	// Workspace is the provider's workspace that the request was counted to; empty = not told.
+	Workspace string
+	// Diagnosis is the provider's answer to the request's diagnostics; nil = none, or no difference.
+	Diagnosis *Diagnosis
 }
 
 // ModelDelta is a piece of text for people who watch. It is never stored.

@@ -71,6 +71,14 @@ type RequestRow struct {
 	Error string `json:"error,omitempty"`
 	// ProviderRequestID is the provider's request-id header.
 	ProviderRequestID string `json:"provider_request_id,omitempty"`
+	// MessageID is the provider's id of its answer.
+	MessageID string `json:"message_id,omitempty"`
+	// Scope is where it went: what the entries that it reads and writes are keyed by beside their bytes.
+	Scope Scope `json:"scope,omitzero"`
+	// Diagnostics is what the body asks the provider to compare it with; nil = it asks nothing.
+	Diagnostics *Diagnostics `json:"diagnostics,omitempty"`
+	// Diagnosis is the provider's answer; nil = none, or no difference.
+	Diagnosis *Diagnosis `json:"diagnosis,omitempty"`
 	// LogSeq is the last log entry that the request was built from: replaying the log up to it rebuilds the body.
 	LogSeq int64 `json:"log_seq"`
 	// AtRisk is true for a request whose rendered prompt was lost and came out differently when it was rendered anew:

@@ -87,8 +87,7 @@ func (s Session) State() State {
 	return Done
 }
 
-// CacheEntry is what the provider holds at a mark. Key parts other than the
-// prefix hash (endpoint, key, beta set) are fixed per session.
+// CacheEntry is what the provider holds at a mark.
 type CacheEntry struct {
 	Prefix Digest `json:"prefix_sha256"`
 	// Bytes is the length of the canonical prefix that Prefix is the hash of.
@@ -103,6 +102,22 @@ type CacheEntry struct {
 	// RunID and N name the request that wrote it.
 	RunID string `json:"run_id"`
 	N     int64  `json:"n"`
+	// Scope is the rest of its key.
+	Scope Scope `json:"scope,omitzero"`
+	// MessageID is the provider's id of the answer to the request that wrote it; empty = not told.
+	MessageID string `json:"message_id,omitempty"`
+	// Inside is true when that request went on behind it.
+	Inside bool `json:"inside,omitempty"`
+}
+
+// ReadBy reports whether a request of that usage read the entry: a count
+// estimated from bytes may be off by a tenth, a known one may not.
+func (e CacheEntry) ReadBy(u Usage) bool {
+	need := e.Tokens
+	if !e.Exact {
+		need -= e.Tokens / 10
+	}
+	return u.CacheRead >= need
 }
 
 // ExpiresAt is when the provider may forget the entry.

@@ -48,7 +48,7 @@ func NewSideFork(slot CacheSafeParams, history *Prefix, instruction string) (*Si
 			f.Marks = append(f.Marks, Mark{Block: history.path(e), TTL: ttlOr5m(""), Offset: at})
 		}
 	}
-	f.Body, err = f.Request.Body(f.Marks, f.Params)
+	f.Body, err = f.Request.Body(f.Marks, f.Params, nil)
 	return f, err
 }
 

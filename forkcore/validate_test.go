@@ -324,7 +324,7 @@ func TestX11_ARequestHasAMark(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := p.Body(plan.Marks, testParams)
+	b, err := p.Body(plan.Marks, testParams, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -396,7 +396,7 @@ func TestValidateMessageCount(t *testing.T) {
 	marks := []Mark{{Block: "tools.1"}}
 	for n, want := range map[int][]string{maxMessages: nil, maxMessages + 1: {"messages size"}} {
 		c.count = n
-		if got := broken(c.Violations(marks, requestClose(testParams), 1)); !cmp.Equal(got, want) {
+		if got := broken(c.Violations(marks, requestClose(testParams, nil), 1)); !cmp.Equal(got, want) {
 			t.Errorf("%d messages: %q", n, got)
 		}
 	}

@@ -150,13 +150,13 @@ func missCause(m forkcore.MissReason) (cause, advice string) {
 	case "too_short":
 		cause, advice = "the prefix is shorter than what this model caches", "Nothing to repair: so short a prefix costs little. It is cached once the conversation is longer."
 	case "look_back":
-		cause, advice = "the entry lies more than 20 blocks before the nearest mark, where the provider does not look"+where, "Nothing to do by hand: the next request of this run marks its own end anew."
+		cause, advice = "the entry lies 20 blocks or more before the nearest mark"+where+", where the provider does not look", "Nothing to do by hand: the next request of this run marks its own end anew."
 	case "race":
 		cause, advice = "it was sent before the response that writes the prefix had begun", "Dispatch with the gate on “always”: siblings then wait until the first response begins."
 	case "other_key":
-		cause, advice = "the entry belongs to another API key or workspace of the provider", "Send all requests of a session with keys of one provider workspace."
+		cause, advice = "the entry belongs to another API key, workspace, endpoint or beta set of the provider", "Send all requests of a session to one endpoint, with keys of one provider workspace."
 	case "provider":
-		cause, advice = "the bytes and marks were right, the provider did not have the entry any more", "Nothing to do by hand: caching is best effort. Look at the provider's status if it happens often."
+		cause, advice = "the provider compared it with the request that wrote the entry and found a difference that the bytes do not show", "Compare with the request that wrote the entry; if the bytes agree, report the provider's verdict to it."
 	case "unknown":
 		cause, advice = "the cause cannot be told from here", "Compare with the request that wrote the entry: when all bytes agree, the provider did not keep it."
 	default:

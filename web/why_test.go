@@ -39,7 +39,7 @@ func TestNewWhy(t *testing.T) {
 		{"look back", forkcore.RequestRow{Usage: read(0, 9, 9), ExpectedRead: n(50), Miss: miss("look_back")}, "miss", []string{"20 blocks"}, "marks its own end"},
 		{"race", forkcore.RequestRow{Usage: read(0, 9, 9), ExpectedRead: n(50), Miss: miss("race")}, "miss", []string{"before the response that writes"}, "gate"},
 		{"other key", forkcore.RequestRow{Usage: read(0, 9, 9), ExpectedRead: n(50), Miss: miss("other_key")}, "miss", []string{"another API key"}, "one provider workspace"},
-		{"provider", forkcore.RequestRow{Usage: read(0, 9, 9), ExpectedRead: n(50), Miss: miss("provider")}, "miss", []string{"did not have the entry any more"}, "best effort"},
+		{"provider", forkcore.RequestRow{Usage: read(0, 9, 9), ExpectedRead: n(50), Miss: miss("provider")}, "miss", []string{"a difference that the bytes do not show"}, "verdict"},
 		{"unknown cause", forkcore.RequestRow{Usage: read(0, 9, 9), ExpectedRead: n(50), ExpectedFrom: &forkcore.RequestRef{RunID: "run_03cccccccccccccccc", N: 4}, Miss: &forkcore.MissReason{Code: "unknown", Detail: "expected 50 tokens from the cache, read 0"}}, "miss", []string{"request 4 of run_03cccccccccccccccc wrote were expected: the cause cannot be told from here."}, "Compare"},
 		{"a code of tomorrow", forkcore.RequestRow{Usage: read(0, 9, 9), ExpectedRead: n(50), Miss: miss("moon_phase")}, "miss", []string{"“moon_phase”"}, ""},
 		{"cold", forkcore.RequestRow{Usage: read(0, 5000, 9), ExpectedRead: n(0)}, "cold", []string{"wrote 5,000 tokens for those that come after"}, ""},

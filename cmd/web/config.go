@@ -33,7 +33,8 @@ type config struct {
 	coordinator    bool
 	gate           forkcore.GateMode
 	betas          []string
-	simulated      bool // the endpoint at baseURL is a simulator
+	simulated      bool   // the endpoint at baseURL is a simulator
+	diagnostics    string // auto, on or off
 }
 
 // setting is one variable and the flag of the same name: FORKYARD_ADDR is
@@ -57,6 +58,7 @@ var settings = []setting{
 	{"AGENT_COORDINATOR_MODE", "", "1 = sessions without a mode are coordinators"},
 	{"FORKYARD_GATE", "auto", "hold siblings until their prefix is readable: auto, always or off"},
 	{"FORKYARD_BETAS", "", "comma-separated anthropic-beta values; a session keeps those that it was created with"},
+	{"FORKYARD_DIAGNOSTICS", "auto", "ask the provider why its cache was missed: auto (the Anthropic API and simulators), on or off"},
 	{"FORKYARD_SIMULATED", "", "1 = the endpoint at ANTHROPIC_BASE_URL is a simulator, and pages say so"},
 }
 
@@ -123,6 +125,7 @@ func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (c
 		apiKey: get("ANTHROPIC_API_KEY"), baseURL: get("ANTHROPIC_BASE_URL"), model: get("FORKYARD_MODEL"),
 		publicURL: strings.TrimRight(get("FORKYARD_PUBLIC_URL"), "/"), gate: forkcore.GateMode(get("FORKYARD_GATE")),
 		forkOff: !boolean("FORKYARD_FORK_SUBAGENT"), coordinator: boolean("AGENT_COORDINATOR_MODE"), simulated: boolean("FORKYARD_SIMULATED"),
+		diagnostics: get("FORKYARD_DIAGNOSTICS"),
 	}
 	c.betas = forkcore.LatchBetas(strings.Split(get("FORKYARD_BETAS"), ","))
 	for _, b := range c.betas {
@@ -151,6 +154,11 @@ func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (c
 	case forkcore.GateAuto, forkcore.GateAlways, forkcore.GateOff:
 	default:
 		bad("FORKYARD_GATE", "%q is neither auto, always nor off", c.gate)
+	}
+	switch c.diagnostics {
+	case "auto", "on", "off":
+	default:
+		bad("FORKYARD_DIAGNOSTICS", "%q is neither auto, on nor off", c.diagnostics)
 	}
 	for _, w := range strings.Split(get("FORKYARD_WORKSPACES"), ",") {
 		switch w = strings.TrimSpace(w); {

@@ -23,7 +23,7 @@ func TestParseConfig(t *testing.T) {
 	}{
 		{name: "defaults", check: func(c config) bool {
 			return c.addr == "127.0.0.1:8080" && c.redisURL == "" && c.model == "claude-sonnet-5-5" && c.concurrency == 32 &&
-				c.autoBackground == 0 && !c.forkOff && !c.coordinator && c.gate == forkcore.GateAuto && filepath.IsAbs(c.dataDir)
+				c.autoBackground == 0 && !c.forkOff && !c.coordinator && c.gate == forkcore.GateAuto && c.diagnostics == "auto" && filepath.IsAbs(c.dataDir)
 		}},
 		{name: "auto background on", env: map[string]string{"AGENT_AUTO_BACKGROUND_TASKS": "1"}, check: func(c config) bool { return c.autoBackground == 120*time.Second }},
 		{name: "auto background on after 5 s", env: map[string]string{"AGENT_AUTO_BACKGROUND_TASKS": "true", "FORKYARD_AUTO_BACKGROUND_AFTER": "5s"}, check: func(c config) bool { return c.autoBackground == 5*time.Second }},
@@ -38,8 +38,8 @@ func TestParseConfig(t *testing.T) {
 		{name: "modes", env: map[string]string{"FORKYARD_FORK_SUBAGENT": "off", "AGENT_COORDINATOR_MODE": "1", "FORKYARD_GATE": "off"}, check: func(c config) bool { return c.forkOff && c.coordinator && c.gate == forkcore.GateOff }},
 		{name: "every bad value at once", env: map[string]string{
 			"FORKYARD_ADDR": "8080", "FORKYARD_CONCURRENCY": "0", "FORKYARD_AUTO_BACKGROUND_AFTER": "2", "FORKYARD_GATE": "maybe",
-			"FORKYARD_WORKSPACES": "relative", "AGENT_AUTO_BACKGROUND_TASKS": "perhaps",
-		}, errs: []string{"FORKYARD_ADDR", "FORKYARD_CONCURRENCY", "FORKYARD_AUTO_BACKGROUND_AFTER", "FORKYARD_GATE", "FORKYARD_WORKSPACES", "AGENT_AUTO_BACKGROUND_TASKS"}},
+			"FORKYARD_WORKSPACES": "relative", "AGENT_AUTO_BACKGROUND_TASKS": "perhaps", "FORKYARD_DIAGNOSTICS": "maybe",
+		}, errs: []string{"FORKYARD_ADDR", "FORKYARD_CONCURRENCY", "FORKYARD_AUTO_BACKGROUND_AFTER", "FORKYARD_GATE", "FORKYARD_WORKSPACES", "AGENT_AUTO_BACKGROUND_TASKS", "FORKYARD_DIAGNOSTICS"}},
 		{name: "a workspace that is not there", env: map[string]string{"FORKYARD_WORKSPACES": "/nowhere/at/all"}, errs: []string{"FORKYARD_WORKSPACES"}},
 		{name: "stray argument", args: []string{"serve"}, errs: []string{`"serve"`}},
 	} {

@@ -16,6 +16,8 @@ type config struct {
 	apiKey      string
 	baseURL     string
 	healthcheck bool
+	diagnostics string // auto, on or off
+	simulated   bool   // the endpoint at baseURL is a simulator
 }
 
 // parseConfig reads flags and the environment and reports every bad value at
@@ -28,14 +30,20 @@ func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (c
 		return fallback
 	}
 	c := config{}
+	switch strings.ToLower(env("FORKYARD_SIMULATED", "")) { // as the dashboard reads it
+	case "1", "true", "on", "yes":
+		c.simulated = true
+	}
 	fs := flag.NewFlagSet("worker", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.StringVar(&c.redisURL, "redis-url", env("FORKYARD_REDIS_URL", ""), "redis://… shared with the dashboard (FORKYARD_REDIS_URL)")
 	concurrency := fs.String("concurrency", env("FORKYARD_CONCURRENCY", "32"), "runs to advance at a time (FORKYARD_CONCURRENCY)")
 	fs.StringVar(&c.apiKey, "anthropic-api-key", env("ANTHROPIC_API_KEY", ""), "key for the Messages API (ANTHROPIC_API_KEY)")
 	fs.StringVar(&c.baseURL, "anthropic-base-url", env("ANTHROPIC_BASE_URL", ""), "another Messages API endpoint (ANTHROPIC_BASE_URL)")
+	fs.StringVar(&c.diagnostics, "diagnostics", env("FORKYARD_DIAGNOSTICS", "auto"), "ask the provider why its cache was missed: auto (the Anthropic API and the dashboard's simulated model), on or off (FORKYARD_DIAGNOSTICS)")
 	fs.BoolVar(&c.healthcheck, "healthcheck", false, "exit 0 when the database can be reached, else 1")
 	fs.StringVar(&c.redisURL, "forkyard-redis-url", c.redisURL, "same as -redis-url")
+	fs.StringVar(&c.diagnostics, "forkyard-diagnostics", c.diagnostics, "same as -diagnostics")
 	fs.StringVar(concurrency, "forkyard-concurrency", *concurrency, "same as -concurrency")
 	if err := fs.Parse(args); err != nil {
 		return config{}, err
@@ -46,6 +54,9 @@ func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (c
 	}
 	if c.redisURL == "" {
 		errs = append(errs, errors.New("FORKYARD_REDIS_URL: a worker shares a Redis with the dashboard; give its redis://… URL. (The dashboard without one brings its own worker along.)"))
+	}
+	if c.diagnostics != "auto" && c.diagnostics != "on" && c.diagnostics != "off" {
+		errs = append(errs, fmt.Errorf("FORKYARD_DIAGNOSTICS: %q is neither auto, on nor off", c.diagnostics))
 	}
 	var err error
 	if c.concurrency, err = strconv.Atoi(*concurrency); err != nil || c.concurrency < 1 || c.concurrency > 10_000 {

@@ -75,7 +75,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		if c.baseURL, err = simulator(ctx, store, stderr); err != nil || c.baseURL == "" {
 			return err
 		}
-		c.apiKey = "simulated"
+		c.apiKey, c.simulated = "simulated", true
 	}
 	model, err := anthropic.New(anthropic.Options{APIKey: c.apiKey, BaseURL: c.baseURL, Logger: log})
 	if err != nil {
@@ -88,7 +88,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	eng, err := engine.New(engine.Options{
 		Store: store, Model: model, Catalogue: catalogue, Logger: log,
 		Tools:    tools.Runner{Set: tools.NewSet(tools.Options{Logger: log}), Secrets: []string{getenv("FORKYARD_ADMIN_TOKEN"), getenv("ANTHROPIC_API_KEY"), opts.Password}},
-		Enqueuer: jobs.NewClient(client),
+		Enqueuer: jobs.NewClient(client), Diagnostics: c.diagnostics == "on" || c.diagnostics == "auto" && (c.simulated || model.Official()),
 	})
 	if err != nil {
 		return err

@@ -159,10 +159,11 @@ func TestParseConfig(t *testing.T) {
 		want config
 		errs []string
 	}{
-		{name: "environment", env: map[string]string{"FORKYARD_REDIS_URL": "redis://h", "FORKYARD_CONCURRENCY": "7", "ANTHROPIC_API_KEY": "k"}, want: config{redisURL: "redis://h", concurrency: 7, apiKey: "k"}},
-		{name: "flags win", args: []string{"-redis-url", "redis://f", "-concurrency=2"}, env: map[string]string{"FORKYARD_REDIS_URL": "redis://h"}, want: config{redisURL: "redis://f", concurrency: 2}},
-		{name: "long names", args: []string{"-forkyard-redis-url", "redis://f", "-forkyard-concurrency", "3"}, want: config{redisURL: "redis://f", concurrency: 3}},
-		{name: "all errors at once", args: []string{"-concurrency", "many"}, errs: []string{"FORKYARD_REDIS_URL", "FORKYARD_CONCURRENCY"}},
+		{name: "environment", env: map[string]string{"FORKYARD_REDIS_URL": "redis://h", "FORKYARD_CONCURRENCY": "7", "ANTHROPIC_API_KEY": "k"}, want: config{redisURL: "redis://h", concurrency: 7, apiKey: "k", diagnostics: "auto"}},
+		{name: "flags win", args: []string{"-redis-url", "redis://f", "-concurrency=2"}, env: map[string]string{"FORKYARD_REDIS_URL": "redis://h"}, want: config{redisURL: "redis://f", concurrency: 2, diagnostics: "auto"}},
+		{name: "long names", args: []string{"-forkyard-redis-url", "redis://f", "-forkyard-concurrency", "3"}, want: config{redisURL: "redis://f", concurrency: 3, diagnostics: "auto"}},
+		{name: "a simulator of one's own", args: []string{"-redis-url", "redis://f", "-diagnostics", "off"}, env: map[string]string{"FORKYARD_SIMULATED": "On", "FORKYARD_DIAGNOSTICS": "on"}, want: config{redisURL: "redis://f", concurrency: 32, diagnostics: "off", simulated: true}},
+		{name: "all errors at once", args: []string{"-concurrency", "many", "-diagnostics", "1"}, errs: []string{"FORKYARD_REDIS_URL", "FORKYARD_CONCURRENCY", "FORKYARD_DIAGNOSTICS"}},
 		{name: "stray argument", args: []string{"-redis-url", "redis://f", "start"}, errs: []string{`"start"`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -20,6 +20,7 @@ var errStopped = errors.New("the consumer stopped")
 // answer puts a message together from the events of its stream.
 type answer struct {
 	requestID  string
+	workspace  string
 	log        *slog.Logger
 	started    bool
 	blocks     []*block
@@ -157,8 +158,34 @@ func (a *answer) start(e streamEvent) (forkcore.ModelEvent, error) {
 		ProviderRequestID: a.requestID,
 		Usage:             a.usage.usage(),
 		UsageKnown:        a.usage.known(),
+		Workspace:         a.workspace,
+		Diagnosis:         diagnosis(member(e.message, "diagnostics")),
 	}, nil
 }
+
+// diagnosis reads the diagnostics of a message; nil for none, null, and what has no reason to read.
+// Source: Messages API, cache diagnostics: a cache_miss_reason of null is a comparison that still runs.
+func diagnosis(value []byte) *forkcore.Diagnosis {
+	reason := member(value, "cache_miss_reason")
+	switch {
+	case reason == nil:
+		return nil
+	case string(reason) == "null":
+		return &forkcore.Diagnosis{Type: forkcore.DiagnosisPending}
+	}
+	d := &forkcore.Diagnosis{Type: forkcore.CutText(decodeString(member(reason, "type")), maxDiagnosisType)}
+	if d.Type == "" {
+		return nil
+	}
+	var n int64
+	if setCount(&n, member(reason, "cache_missed_input_tokens")) {
+		d.Missed = &n
+	}
+	return d
+}
+
+// maxDiagnosisType is more than any verdict needs; it is stored with each request.
+const maxDiagnosisType = 100
 
 func (a *answer) blockStart(e streamEvent) (forkcore.ModelEvent, error) {
 	if e.index < 0 || a.byIndex[e.index] != nil {

@@ -29,7 +29,7 @@ func BenchmarkChildBesideSDK(b *testing.B) {
 				plan, err := forkcore.PlanMarks(forkcore.Plan{Prefix: request, Snapshot: &snap, FirstRequest: true})
 				check(b, err)
 				check(b, forkcore.Verify(snap, request, nil))
-				body, err := request.Body(plan.Marks, snap.Params)
+				body, err := request.Body(plan.Marks, snap.Params, nil)
 				check(b, err)
 				body.Digest()
 				_, err = body.Reader().(io.WriterTo).WriteTo(io.Discard)

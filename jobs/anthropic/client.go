@@ -27,7 +27,9 @@ import (
 )
 
 // DefaultBaseURL is the provider's own endpoint.
-const DefaultBaseURL = "https://api.anthropic.com"
+const DefaultBaseURL = "https://" + officialHost
+
+const officialHost = "api.anthropic.com"
 
 const (
 	defaultIdleTimeout  = 90 * time.Second
@@ -64,12 +66,16 @@ type Client struct {
 	sdk     sdk.Client
 	key     string
 	baseURL string
+	scope   forkcore.Scope
 	log     *slog.Logger
 	idle    time.Duration
 	total   time.Duration
 }
 
-var _ forkcore.Model = (*Client)(nil)
+var (
+	_ forkcore.Model  = (*Client)(nil)
+	_ forkcore.Scoped = (*Client)(nil)
+)
 
 // New returns a client. It opens no connection.
 func New(o Options) (*Client, error) {
@@ -88,7 +94,7 @@ func New(o Options) (*Client, error) {
 		return nil, fmt.Errorf("base URL %q: want http or https, a host and at most a path", base)
 	}
 	key := strings.TrimSpace(o.APIKey)
-	if key == "" && u.Hostname() == "api.anthropic.com" {
+	if key == "" && u.Hostname() == officialHost {
 		return nil, errors.New("api.anthropic.com needs an API key: set ANTHROPIC_API_KEY")
 	}
 	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
@@ -99,6 +105,7 @@ func New(o Options) (*Client, error) {
 	}
 
 	c := &Client{key: key, baseURL: strings.TrimSuffix(base, "/"), log: o.Logger, idle: o.IdleTimeout, total: o.TotalTimeout}
+	c.scope = forkcore.Scope{Endpoint: forkcore.Fingerprint(c.baseURL), Key: forkcore.Fingerprint(key)}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
@@ -148,6 +155,16 @@ func httpClient(given *http.Client) *http.Client {
 	return &c
 }
 
+// Scope implements forkcore.Scoped.
+func (c *Client) Scope() forkcore.Scope { return c.scope }
+
+// Official reports whether requests go to the provider itself, which takes
+// every documented field, and not to a compatible server.
+func (c *Client) Official() bool {
+	u, err := url.Parse(c.baseURL)
+	return err == nil && u.Hostname() == officialHost
+}
+
 // Stream implements forkcore.Model.
 func (c *Client) Stream(ctx context.Context, r forkcore.Request) iter.Seq2[forkcore.ModelEvent, error] {
 	return func(yield func(forkcore.ModelEvent, error) bool) {
@@ -175,6 +192,7 @@ func (c *Client) Stream(ctx context.Context, r forkcore.Request) iter.Seq2[forkc
 		}
 
 		answer := newAnswer(res.Header.Get("request-id"), c.log)
+		answer.workspace = res.Header.Get("anthropic-workspace-id")
 		end, err := answer.read(newEventReader(watch.reader(res.Body)), yield)
 		if errors.Is(err, errStopped) {
 			return

@@ -99,7 +99,7 @@ func nextStep(code string) string {
 
 // waitForGate lets the parent's request after an all-forks message wait until the
 // leader's response makes the shared placeholders readable, at most ParentWait from the
-// dispatch. ungated says that a fork's first request goes out without a gate.
+// dispatch. ungated says that a request goes out before the response of the one that writes what they share has begun, as far as a gate would know.
 func (d *driver) waitForGate(ctx context.Context) (ungated bool, err error) {
 	if d.run.Kind == forkcore.KindFork {
 		if d.answered || d.run.Leader {
@@ -119,8 +119,8 @@ func (d *driver) waitForGate(ctx context.Context) (ungated bool, err error) {
 		if err != nil {
 			return false, fmt.Errorf("load dispatch: %w", err)
 		}
-		if dis.Gate != forkcore.GateClosed || time.Since(dis.CreatedAt) >= d.e.o.ParentWait {
-			return false, nil
+		if late := time.Since(dis.CreatedAt) >= d.e.o.ParentWait; late || dis.Gate != forkcore.GateClosed {
+			return late && dis.Gate == forkcore.GateClosed, nil
 		}
 		select {
 		case <-ctx.Done():
@@ -135,6 +135,10 @@ type request struct {
 	plan forkcore.Planned
 	body *forkcore.Body
 	row  forkcore.RequestRow
+	// racing requests may write what another one, sent before their response began, writes as well.
+	racing bool
+	lost   *forkcore.CacheEntry // see forkcore.Outcome
+	raced  *forkcore.CacheEntry
 }
 
 // build plans marks, verifies a fork's prefix and splices the body.
@@ -160,20 +164,26 @@ func (d *driver) build(ctx context.Context, attempt int) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := d.view.Prefix.Body(plan.Marks, d.params)
+	lost, err := d.lost(ctx, plan.Best, entries, p.Live)
+	if err != nil {
+		return nil, err
+	}
+	ask := d.diagnostics(plan, lost)
+	body, err := d.view.Prefix.Body(plan.Marks, d.params, ask)
 	if err != nil {
 		return nil, err
 	}
 	if err := forkcore.Refuse(d.view.Prefix.Violations(plan.Marks, d.params, body.Len())); err != nil {
 		return nil, &endError{unsendable(err)}
 	}
-	r := &request{plan: plan, body: body}
+	r := &request{plan: plan, body: body, lost: lost}
 	r.row = forkcore.RequestRow{
 		RunID: d.run.ID, SessionID: d.session.ID, DispatchID: d.run.DispatchID,
 		N: d.requests + 1, StartedAt: now, Attempt: attempt, Model: d.params.Model,
 		Prefix: plan.Prefix, PrefixBytes: plan.PrefixBytes,
 		Body: body.Digest(), BodyBytes: body.Len(), Marks: plan.Marks,
 		Status: forkcore.RequestOpen, AtRisk: d.atRisk(d.session), LogSeq: d.view.Len, First: d.run.Kind == forkcore.KindFork && !d.answered,
+		Scope: d.scope(), Diagnostics: ask,
 	}
 	zero := int64(0)
 	r.row.ExpectedRead = &zero
@@ -243,6 +253,7 @@ func (d *driver) attempt(ctx context.Context, attempt int, ungated bool) error {
 		return err
 	}
 	d.requests = r.row.N
+	r.racing = ungated || r.row.First && !d.run.Leader
 
 	w := newDeltaWriter(ctx, d.e, d.session.ID, d.run.ID, d.view.Len+1)
 	defer w.close()
@@ -284,7 +295,7 @@ func (d *driver) attempt(ctx context.Context, attempt int, ungated bool) error {
 		}
 		return failure
 	}
-	return d.settle(ctx, r, end, ungated)
+	return d.settle(ctx, r, end)
 }
 
 // firstEvent books the input usage, tells others what can be read now, and
@@ -292,13 +303,20 @@ func (d *driver) attempt(ctx context.Context, attempt int, ungated bool) error {
 func (d *driver) firstEvent(ctx context.Context, r *request, ev *forkcore.ModelStart) error {
 	now := time.Now()
 	r.row.FirstEventAt = &now
-	r.row.ProviderRequestID = ev.ProviderRequestID
+	r.row.ProviderRequestID, r.row.MessageID = ev.ProviderRequestID, ev.MessageID
+	r.row.Scope.Workspace, r.row.Diagnosis = ev.Workspace, ev.Diagnosis
 	var entries []forkcore.CacheEntry
 	if ev.UsageKnown {
 		u := ev.Usage
 		r.row.Usage = &u
 		entries = d.entriesAfter(r, u)
 		d.book(&r.row, u) // what is known is not lost should nobody settle the row
+		if r.racing && u.CacheWrite5m+u.CacheWrite1h > 0 {
+			var err error
+			if r.raced, err = d.raced(ctx, r); err != nil {
+				return err
+			}
+		}
 	}
 	wakes, err := d.e.o.Store.FirstEvent(ctx, d.holder, r.row, entries)
 	if err != nil {
@@ -322,7 +340,7 @@ func (d *driver) entriesAfter(r *request, u forkcore.Usage) []forkcore.CacheEntr
 		id, _ := d.view.Prefix.At(m.Offset)
 		e := forkcore.CacheEntry{
 			Prefix: id, Bytes: m.Offset, TTL: m.TTL, UsedAt: r.row.StartedAt,
-			RunID: d.run.ID, N: r.row.N,
+			RunID: d.run.ID, N: r.row.N, Scope: r.row.Scope, MessageID: r.row.MessageID, Inside: m.Offset < r.plan.Tail,
 		}
 		switch {
 		case m.Offset == last.Offset:
@@ -332,8 +350,9 @@ func (d *driver) entriesAfter(r *request, u forkcore.Usage) []forkcore.CacheEntr
 		default:
 			e.Tokens = u.Cached() * m.Offset / last.Offset
 		}
-		if r.plan.Best != nil && m.Offset <= r.plan.Best.Bytes && u.CacheRead > 0 {
-			e.RunID, e.N = r.plan.Best.RunID, r.plan.Best.N // it was read, not written
+		if best := r.plan.Best; best != nil && m.Offset <= best.Bytes && best.ReadBy(u) {
+			e.RunID, e.N, e.MessageID = best.RunID, best.N, best.MessageID // it was read, not written
+			e.Inside = best.Inside || m.Offset < best.Bytes
 		}
 		out = append(out, e)
 	}
@@ -341,7 +360,7 @@ func (d *driver) entriesAfter(r *request, u forkcore.Usage) []forkcore.CacheEntr
 }
 
 // settle books the answer and appends it in one step.
-func (d *driver) settle(ctx context.Context, r *request, end *forkcore.ModelEnd, ungated bool) error {
+func (d *driver) settle(ctx context.Context, r *request, end *forkcore.ModelEnd) error {
 	// The answer is there and paid for: it is kept though the run is being stopped.
 	ctx, done := cleanup(ctx)
 	defer done()
@@ -366,10 +385,7 @@ func (d *driver) settle(ctx context.Context, r *request, end *forkcore.ModelEnd,
 			}
 			s.InheritedTokens, s.InheritedRead = d.inherited, min(u.CacheRead, d.inherited)
 		}
-		info, _ := d.e.o.Catalogue.Model(row.Model)
-		row.Miss = forkcore.Explain(forkcore.Outcome{
-			Usage: u, Expected: row.ExpectedRead, Best: r.plan.Best, Expired: r.plan.Expired, MinCacheable: info.MinCacheable, SentAt: row.StartedAt, Ungated: ungated,
-		})
+		row.Miss = d.explain(ctx, r, u)
 		if u.CacheRead > 0 && r.plan.Best != nil {
 			row.ReadFrom = row.ExpectedFrom
 		}
@@ -416,6 +432,9 @@ func (d *driver) settle(ctx context.Context, r *request, end *forkcore.ModelEnd,
 		return err
 	}
 	d.answered, d.previousTail = true, tailMark(row)
+	if s.Warm != nil {
+		d.session.Warm = s.Warm
+	}
 	if ended != nil {
 		return ended
 	}

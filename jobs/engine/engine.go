@@ -60,6 +60,10 @@ type Options struct {
 	// Replacements bound the tool results of a conversation; zero = forkcore.DefaultReplacementLimits.
 	Replacements forkcore.ReplacementLimits
 
+	// Diagnostics asks the provider in each request to compare it with the one whose entry it should read. Compatible
+	// servers may refuse the field.
+	Diagnostics bool
+
 	// CacheSince is when the provider's cache was empty last, for a simulator that starts with this process; zero = unknown.
 	CacheSince time.Time
 

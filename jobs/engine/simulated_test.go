@@ -36,6 +36,13 @@ func newSimulatedYard(t *testing.T, o modelsim.Options, answer func(call) reply,
 		return out, nil
 	})
 	sim := modelsim.New(o)
+	client := simulatorClient(t, sim, "sim")
+	return newYard(t, nil, append([]func(*engine.Options){func(o *engine.Options) { o.Model = client }}, set...)...), sim
+}
+
+// simulatorClient is the real client in front of a simulator; each key is a workspace of its own.
+func simulatorClient(t *testing.T, sim *modelsim.Server, key string) *anthropic.Client {
+	t.Helper()
 	l := &pipes{ends: make(chan net.Conn), closed: make(chan struct{})}
 	transport := &http.Transport{DialContext: l.dial}
 	server := &http.Server{Handler: sim}
@@ -47,12 +54,12 @@ func newSimulatedYard(t *testing.T, o modelsim.Options, answer func(call) reply,
 		wg.Wait()
 	})
 	client, err := anthropic.New(anthropic.Options{
-		BaseURL: "http://simulator", APIKey: "sim", HTTPClient: &http.Client{Transport: transport}, IdleTimeout: time.Hour, TotalTimeout: 2 * time.Hour,
+		BaseURL: "http://simulator", APIKey: key, HTTPClient: &http.Client{Transport: transport}, IdleTimeout: time.Hour, TotalTimeout: 2 * time.Hour,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newYard(t, nil, append([]func(*engine.Options){func(o *engine.Options) { o.Model = client }}, set...)...), sim
+	return client
 }
 
 // pipes is a listener without a network.

@@ -73,20 +73,35 @@ func (e *Engine) line(ctx context.Context, r forkcore.Run, en forkcore.Entry) (f
 // RequestBody rebuilds the exact bytes of a request from the log and checks
 // them against the digest that was stored when they were sent.
 func (e *Engine) RequestBody(ctx context.Context, runID string, n int64) ([]byte, error) {
-	r, err := e.o.Store.Run(ctx, runID)
+	body, _, err := e.requestBody(ctx, runID, n)
+	return body, err
+}
+
+// canonical gives the bytes of a request without its marks, the close of the request included.
+func (e *Engine) canonical(ctx context.Context, runID string, n int64) ([]byte, error) {
+	body, row, err := e.requestBody(ctx, runID, n)
 	if err != nil {
 		return nil, err
+	}
+	return forkcore.StripMarks(body, row.Marks)
+}
+
+func (e *Engine) requestBody(ctx context.Context, runID string, n int64) (body []byte, row forkcore.RequestRow, err error) {
+	r, err := e.o.Store.Run(ctx, runID)
+	if err != nil {
+		return nil, row, err
 	}
 	rows, err := e.o.Store.Requests(ctx, runID)
 	if err != nil {
-		return nil, err
+		return nil, row, err
 	}
 	for _, row := range rows {
 		if row.N == n {
-			return e.rebuild(ctx, r, row)
+			body, err := e.rebuild(ctx, r, row)
+			return body, row, err
 		}
 	}
-	return nil, fmt.Errorf("request %d of run %s: %w", n, runID, forkcore.ErrNotFound)
+	return nil, row, fmt.Errorf("request %d of run %s: %w", n, runID, forkcore.ErrNotFound)
 }
 
 func (e *Engine) rebuild(ctx context.Context, r forkcore.Run, row forkcore.RequestRow) ([]byte, error) {
@@ -106,7 +121,7 @@ func (e *Engine) rebuild(ctx context.Context, r forkcore.Run, row forkcore.Reque
 	if err := e.replay(ctx, o.view, s.ID, r.AgentID, int(row.LogSeq)); err != nil {
 		return nil, err
 	}
-	body, err := o.view.Prefix.Body(row.Marks, o.params)
+	body, err := o.view.Prefix.Body(row.Marks, o.params, row.Diagnostics)
 	if err != nil {
 		return nil, err
 	}

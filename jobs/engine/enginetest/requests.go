@@ -112,10 +112,16 @@ func testSettle(f *fixture) {
 	h := f.lease(w[0].RunID, 1, worker).Holder
 	length := int64(len(f.log(h.RunID)))
 	used := time.Date(2026, 11, 30, 12, 0, 1, 0, time.UTC)
-	entry := forkcore.CacheEntry{Prefix: forkcore.DigestOf([]byte("p")), Bytes: 400, Tokens: 100, TTL: "5m", UsedAt: used, RunID: h.RunID, N: 1}
+	entry := forkcore.CacheEntry{
+		Prefix: forkcore.DigestOf([]byte("p")), Bytes: 400, Tokens: 100, TTL: "5m", UsedAt: used, RunID: h.RunID, N: 1,
+		Scope: forkcore.Scope{Endpoint: "e", Key: "k", Workspace: "w", Betas: "a,b"}, MessageID: "msg_1", Inside: true,
+	}
 
 	first := f.begin(h, 1, 10)
 	first.FirstEventAt = &used
+	missed := int64(7)
+	first.MessageID, first.Scope = entry.MessageID, entry.Scope
+	first.Diagnostics, first.Diagnosis = &forkcore.Diagnostics{PreviousMessageID: "msg_0"}, &forkcore.Diagnosis{Type: "tools_changed", Missed: &missed}
 	_, err := f.store.FirstEvent(f.ctx, h, first, []forkcore.CacheEntry{entry})
 	f.noError(err, "first event")
 	rows, err := f.store.Requests(f.ctx, h.RunID)
