@@ -288,7 +288,7 @@ func TestBodyRefusesMisplacedMarks(t *testing.T) {
 	}
 	thinking := chain(head, append(history[:3:3], message(t, RoleAssistant, []byte(thinkingBlock))))
 	if end, _ := thinking.Tail(); end != 0 {
-		if _, err := thinking.Body([]Mark{{Offset: end}}, testParams); err == nil {
+		if _, err := thinking.Body([]Mark{{Offset: end}}, testParams, nil); err == nil {
 			t.Error("a mark on a thinking block was accepted")
 		}
 	}
@@ -421,7 +421,7 @@ func TestSharedBytesAreHashedOnce(t *testing.T) {
 	system, shared := Mark{Offset: p.SystemEnd(), TTL: "5m"}, Mark{Offset: f.snap.Bytes, TTL: "5m"}
 	digest := func(marks ...Mark) {
 		t.Helper()
-		b, err := p.Body(marks, testParams)
+		b, err := p.Body(marks, testParams, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
