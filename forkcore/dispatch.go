@@ -9,6 +9,7 @@ const MaxDirectives = 64
 type Directive struct {
 	Title  string `json:"title,omitempty"`
 	Prompt string `json:"prompt"`
+	Overrides
 }
 
 // GateMode is the wish; whether a dispatch has a gate is decided once from it.

@@ -1,6 +1,10 @@
 package forkcore
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"strconv"
+)
 
 // QuerySourceFork is what a fork's run carries from its birth on, beside its
 // conversation: no compaction can take it away.
@@ -13,6 +17,12 @@ const (
 	// DefaultMaxDescendants is four of the widest fan-outs: more than a task of a
 	// day needs, and at some tenths of a dollar for a fork a runaway ends before it costs about a hundred.
 	DefaultMaxDescendants = 4 * MaxDirectives
+)
+
+// The largest settings of Guard. Each level sends a longer prefix than the one above it.
+const (
+	maxForkDepth   = 8
+	maxDescendants = 1_000_000
 )
 
 // The names of the guards, in the order in which they are asked. Logs and
@@ -31,6 +41,19 @@ type Guard struct {
 	MaxDepth int
 	// MaxDescendants is how many forks one session may start in all.
 	MaxDescendants int64
+}
+
+// ParseGuard reads the settings FORKYARD_FORK_DEPTH and
+// FORKYARD_MAX_DESCENDANTS; the error names each that is bad.
+func ParseGuard(depth, descendants string) (g Guard, err error) {
+	var errs []error
+	if g.MaxDepth, err = strconv.Atoi(depth); err != nil || g.MaxDepth < 1 || g.MaxDepth > maxForkDepth {
+		errs = append(errs, fmt.Errorf("FORKYARD_FORK_DEPTH: %q is no number from 1 to %d", depth, maxForkDepth))
+	}
+	if g.MaxDescendants, err = strconv.ParseInt(descendants, 10, 64); err != nil || g.MaxDescendants < 1 || g.MaxDescendants > maxDescendants {
+		errs = append(errs, fmt.Errorf("FORKYARD_MAX_DESCENDANTS: %q is no number from 1 to %d", descendants, maxDescendants))
+	}
+	return g, errors.Join(errs...)
 }
 
 // Caller is what is known of the agent that calls Agent. The first three say

@@ -234,3 +234,37 @@ func TestM37_ReportsGoToTheMainAgent(t *testing.T) {
 		t.Errorf("list %q, want %q", got, want)
 	}
 }
+
+func TestParseGuard(t *testing.T) {
+	tests := []struct {
+		depth, descendants string
+		want               Guard
+		bad                []string
+	}{
+		{"1", "256", Guard{MaxDepth: DefaultForkDepth, MaxDescendants: DefaultMaxDescendants}, nil},
+		{"8", "1000000", Guard{MaxDepth: 8, MaxDescendants: 1_000_000}, nil},
+		{"2", "1", Guard{MaxDepth: 2, MaxDescendants: 1}, nil},
+		{"9", "1", Guard{}, []string{`FORKYARD_FORK_DEPTH: "9" is no number from 1 to 8`}},
+		{"0", "1000001", Guard{}, []string{`FORKYARD_FORK_DEPTH: "0"`, `FORKYARD_MAX_DESCENDANTS: "1000001" is no number from 1 to 1000000`}},
+		{"x", "0", Guard{}, []string{`FORKYARD_FORK_DEPTH: "x"`, `FORKYARD_MAX_DESCENDANTS: "0"`}},
+		{"1", "1.5", Guard{}, []string{`FORKYARD_MAX_DESCENDANTS: "1.5"`}},
+	}
+	for _, tt := range tests {
+		got, err := ParseGuard(tt.depth, tt.descendants)
+		if tt.bad == nil {
+			if err != nil || got != tt.want {
+				t.Errorf("%q, %q: %+v, %v; want %+v", tt.depth, tt.descendants, got, err, tt.want)
+			}
+			continue
+		}
+		if err == nil || strings.Count(err.Error(), "\n") != len(tt.bad)-1 {
+			t.Errorf("%q, %q: %v, want %d errors", tt.depth, tt.descendants, err, len(tt.bad))
+			continue
+		}
+		for _, bad := range tt.bad {
+			if !strings.Contains(err.Error(), bad) {
+				t.Errorf("%q, %q: %v, want %q", tt.depth, tt.descendants, err, bad)
+			}
+		}
+	}
+}

@@ -30,6 +30,37 @@ type ForkSpec struct {
 	BudgetUSD  *float64    `json:"budget_usd,omitempty"`
 	// Jobs is what the caller expects of the work. It changes the advice of the quote and nothing else.
 	Jobs Jobs `json:"jobs,omitzero"`
+	Overrides
+}
+
+// Overrides are parameters that nobody may choose for a fork. They are read in order to be refused with the reason.
+type Overrides struct {
+	Model      json.RawMessage `json:"model,omitempty"`
+	Effort     json.RawMessage `json:"effort,omitempty"`
+	Thinking   json.RawMessage `json:"thinking,omitempty"`
+	ToolChoice json.RawMessage `json:"tool_choice,omitempty"`
+	MaxTokens  json.RawMessage `json:"max_tokens,omitempty"`
+}
+
+// Invalid lists the parameters that were given; path is what stands before their names. null is none.
+func (o Overrides) Invalid(path string) []FieldError {
+	var bad InvalidError
+	for _, f := range []struct {
+		name  string
+		value json.RawMessage
+		why   string
+	}{
+		{"model", o.Model, "another one has another cache and could not read the shared prefix"},
+		{"effort", o.Effort, "another one is another cache key"},
+		{"thinking", o.Thinking, "other settings are another cache key"},
+		{"tool_choice", o.ToolChoice, "another one is another cache key"},
+		{"max_tokens", o.MaxTokens, "it comes from the snapshot, so that siblings send the same request"},
+	} {
+		if len(f.value) > 0 && string(f.value) != "null" {
+			bad.Add(path+f.name, "cannot be set for a fork, which keeps that of its conversation: %s; leave it out", f.why)
+		}
+	}
+	return bad.Fields
 }
 
 // TranscriptLine is one line of a log as readers see it. Message holds the
