@@ -64,6 +64,9 @@ func newFanOut(d forkcore.Dispatch, runs []forkcore.Run, prices api.Prices) fanO
 	}
 	answered := 0
 	for _, r := range runs {
+		if r.Depth > 1 {
+			v.By = "a fork"
+		}
 		v.At = later(v.At, r.UpdatedAt)
 		if r.Usage.TotalInput() > 0 {
 			answered++

@@ -19,6 +19,7 @@ type forkCardView struct {
 	State       forkcore.State
 	AtRisk      bool   // a request went out with a recomputed prompt
 	Leader      string // what it did for its siblings; empty for the others
+	Warnings    []warning
 	Stopping    bool   // somebody wants it to end
 	Wait        string // what it waits for, while it does
 	WaitSince   time.Time
@@ -77,6 +78,7 @@ func newForkCard(r forkcore.Run, rows []forkcore.RequestRow, w draft, writing bo
 	}
 	v.Key = fmt.Sprint(key...)
 	v.AtRisk = r.AtRiskRequests > 0
+	v.Warnings = warningsOf(r)
 
 	if r.Leader {
 		v.Leader = "leads the gate"
@@ -113,6 +115,19 @@ func newForkCard(r forkcore.Run, rows []forkcore.RequestRow, w draft, writing bo
 		v.ReportPath = v.Path + "#report"
 	}
 	return v
+}
+
+// warning is a badge beside a fork's state: what to look at before its report is believed.
+type warning struct{ Text, Note string }
+
+func warningsOf(r forkcore.Run) (list []warning) {
+	if r.UsedNoTool() {
+		list = append(list, warning{"used no tool", "It reports without having used a tool: what it says comes from the conversation, or was made up."})
+	}
+	if r.Report != nil && len(r.Report.Missing) > 0 {
+		list = append(list, warning{"report incomplete", "The report lacks: " + strings.Join(r.Report.Missing, ", ") + "."})
+	}
+	return list
 }
 
 // runTitle is what pages call a run.
@@ -211,7 +226,11 @@ func forkNames(row forkcore.RequestRow, r forkcore.Run, s forkcore.Session, titl
 			names[ref.RunID] = cmp.Or(titles[ref.RunID], "another fork")
 		}
 	}
-	for _, main := range []string{r.ParentRunID, s.LastRunID, s.ActiveRunID} {
+	mains := []string{s.LastRunID, s.ActiveRunID}
+	if r.Depth < 2 {
+		mains = append(mains, r.ParentRunID)
+	}
+	for _, main := range mains {
 		if main != "" {
 			names[main] = "the main turn"
 		}

@@ -308,3 +308,67 @@ func TestAsSentence(t *testing.T) {
 		}
 	}
 }
+
+// B34, M30: what to look at before a report is believed stands beside the state, on the card and on the run's page.
+func TestB34_ForkWarnings(t *testing.T) {
+	const noTool, lacks = ">used no tool<", ">report incomplete<"
+	report := func(missing ...string) *forkcore.Report { return &forkcore.Report{Result: "r", Missing: missing} }
+	tests := []struct {
+		name      string
+		state     forkcore.State
+		tools     int64
+		report    *forkcore.Report
+		want, not []string
+	}{
+		{"all is well", forkcore.Done, 1, report(), nil, []string{noTool, lacks}},
+		{"no tool", forkcore.Done, 0, report(), []string{noTool, "or was made up"}, []string{lacks}},
+		{"no tool yet", forkcore.Running, 0, nil, nil, []string{noTool, lacks}},
+		{"labels are missing", forkcore.Done, 1, report("Scope", "Issues"), []string{lacks, "The report lacks: Scope, Issues."}, []string{noTool}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := sampleFork(tt.state)
+			r.ToolUses, r.Report = tt.tools, tt.report
+			m := runModel{run: r, siblings: []forkcore.Run{r}}
+			for where, html := range map[string]string{
+				"card": renderText(t, forkCard(newForkCard(r, nil, draft{}, false, forkcore.Session{}, nil))),
+				"head": renderText(t, runHead(m.head())),
+			} {
+				for _, want := range tt.want {
+					if !strings.Contains(html, want) {
+						t.Errorf("%s: no %q in %s", where, want, html)
+					}
+				}
+				for _, not := range tt.not {
+					if strings.Contains(html, not) {
+						t.Errorf("%s: %q in %s", where, not, html)
+					}
+				}
+			}
+			said := strings.Contains(renderText(t, runReport(newMarkdown(), newRunReport(r))), "used no tool")
+			if said != r.UsedNoTool() {
+				t.Errorf("the report says that no tool was used: %v, want %v", said, r.UsedNoTool())
+			}
+		})
+	}
+}
+
+// M37: pages say who started a fork of a fork, and do not call that fork the main turn.
+func TestM37_ForkOfAForkOnPages(t *testing.T) {
+	r := sampleFork(forkcore.Done)
+	r.Depth, r.ParentRunID, r.DispatchID = 2, "run_parent", "dsp_x"
+	m := runModel{run: r, siblings: []forkcore.Run{r}}
+	if got, want := m.head().Kind, "Fork 1 of 1, started by a fork, at depth 2"; got != want {
+		t.Errorf("kind %q, want %q", got, want)
+	}
+	if got := newFanOut(forkcore.Dispatch{ID: "dsp_x", ParentRunID: "run_parent"}, []forkcore.Run{r}, nil).By; got != "a fork" {
+		t.Errorf("dispatched by %q, want a fork", got)
+	}
+	row := forkcore.RequestRow{ReadFrom: &forkcore.RequestRef{RunID: "run_parent", N: 1}}
+	for depth, want := range map[int]string{1: "the main turn", 2: "its parent"} {
+		r.Depth = depth
+		if got := forkNames(row, r, forkcore.Session{}, map[string]string{"run_parent": "its parent"})["run_parent"]; got != want {
+			t.Errorf("at depth %d the parent is called %q, want %q", depth, got, want)
+		}
+	}
+}

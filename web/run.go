@@ -187,7 +187,8 @@ type runHeadView struct {
 	Stopping       bool // somebody wants it to end, and it has not yet
 	CanCancel      bool
 	CanBackground  bool
-	AtRisk         bool   // a request went out with a recomputed prompt
+	AtRisk         bool // a request went out with a recomputed prompt
+	Warnings       []warning
 	Again          string // path of the form that dispatches the same directive; empty: not offered
 	Previous, Next string
 	Siblings       []siblingView
@@ -208,11 +209,14 @@ func (m *runModel) head() runHeadView {
 		ID: r.ID, Title: runTitle(r), Session: sessionLink(m.session), State: r.State, Reason: r.Reason, Kind: "Main turn", Directive: r.Directive,
 		Stopping: r.Stop != "" && !r.State.Ended(), CanCancel: !r.State.Ended() && r.Stop == "",
 		CanBackground: r.Kind == forkcore.KindMain && !r.Background && !r.State.Ended() && r.Stop == "",
-		AtRisk:        r.AtRiskRequests > 0,
-		JSONPath:      prefixAPI + pathRun + r.ID, SiblingsName: "Main turns",
+		AtRisk:        r.AtRiskRequests > 0, Warnings: warningsOf(r),
+		JSONPath: prefixAPI + pathRun + r.ID, SiblingsName: "Main turns",
 	}
 	if r.Kind == forkcore.KindFork {
 		v.Kind, v.SiblingsName = fmt.Sprintf("Fork %d of %d", r.Index+1, len(m.siblings)), "Forks of this dispatch"
+		if r.Depth > 1 {
+			v.Kind += fmt.Sprintf(", started by a fork, at depth %d", r.Depth)
+		}
 		if r.State == forkcore.Failed || r.State == forkcore.Cancelled || r.State == forkcore.OverBudget {
 			v.Again = pathSession + m.session.ID + "/dispatch?" + url.Values{"prompt": {r.Directive}}.Encode()
 		}
@@ -234,18 +238,20 @@ func (m *runModel) head() runHeadView {
 
 // runReportView is a fork's report, by its labels.
 type runReportView struct {
-	Parts   []reportPart
-	Missing string // labels that the report does not have
-	Text    string // of a report without any label
+	Parts      []reportPart
+	Missing    string // labels that the report does not have
+	UsedNoTool bool
+	Text       string // of a report without any label
 }
 
 type reportPart struct{ Label, Text string }
 
-func newRunReport(r *forkcore.Report) *runReportView {
+func newRunReport(run forkcore.Run) *runReportView {
+	r := run.Report
 	if r == nil {
 		return nil
 	}
-	v := &runReportView{}
+	v := &runReportView{UsedNoTool: run.UsedNoTool()}
 	for _, p := range []reportPart{{"Scope", r.Scope}, {"Result", r.Result}, {"Key files", r.KeyFiles}, {"Files changed", r.FilesChanged}, {"Issues", r.Issues}} {
 		if p.Text != "" {
 			v.Parts = append(v.Parts, p)
@@ -338,7 +344,7 @@ func firstRow(rows []forkcore.RequestRow) *forkcore.RequestRow {
 
 // parts draws the page; see livePage.
 func (m *runModel) parts() []part {
-	head, why, stats, report := m.head(), m.why(), m.stats(), newRunReport(m.run.Report)
+	head, why, stats, report := m.head(), m.why(), m.stats(), newRunReport(m.run)
 	list := []part{
 		{id: "run-head", key: keyOf(head), at: time.Time{}, draw: runHead(head)},
 		{id: "run-why", key: keyOf(why), draw: runWhy(why)},

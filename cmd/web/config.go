@@ -32,6 +32,7 @@ type config struct {
 	forkOff        bool
 	coordinator    bool
 	gate           forkcore.GateMode
+	guard          forkcore.Guard
 	betas          []string
 	simulated      bool   // the endpoint at baseURL is a simulator
 	diagnostics    string // auto, on or off
@@ -59,6 +60,8 @@ var settings = []setting{
 	{"FORKYARD_GATE", "auto", "hold siblings until their prefix is readable: auto, always or off"},
 	{"FORKYARD_BETAS", "", "comma-separated anthropic-beta values; a session keeps those that it was created with"},
 	{"FORKYARD_DIAGNOSTICS", "auto", "ask the provider why its cache was missed: auto (the Anthropic API and simulators), on or off"},
+	{"FORKYARD_FORK_DEPTH", strconv.Itoa(forkcore.DefaultForkDepth), "how deep forks may nest: 1 = a fork starts no agents"},
+	{"FORKYARD_MAX_DESCENDANTS", strconv.Itoa(forkcore.DefaultMaxDescendants), "how many forks one session may start in all"},
 	{"FORKYARD_SIMULATED", "", "1 = the endpoint at ANTHROPIC_BASE_URL is a simulator, and pages say so"},
 }
 
@@ -159,6 +162,9 @@ func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (c
 	case "auto", "on", "off":
 	default:
 		bad("FORKYARD_DIAGNOSTICS", "%q is neither auto, on nor off", c.diagnostics)
+	}
+	if c.guard, err = forkcore.ParseGuard(get("FORKYARD_FORK_DEPTH"), get("FORKYARD_MAX_DESCENDANTS")); err != nil {
+		errs = append(errs, err)
 	}
 	for _, w := range strings.Split(get("FORKYARD_WORKSPACES"), ",") {
 		switch w = strings.TrimSpace(w); {

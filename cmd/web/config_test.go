@@ -23,7 +23,7 @@ func TestParseConfig(t *testing.T) {
 	}{
 		{name: "defaults", check: func(c config) bool {
 			return c.addr == "127.0.0.1:8080" && c.redisURL == "" && c.model == "claude-sonnet-5-5" && c.concurrency == 32 &&
-				c.autoBackground == 0 && !c.forkOff && !c.coordinator && c.gate == forkcore.GateAuto && c.diagnostics == "auto" && filepath.IsAbs(c.dataDir)
+				c.autoBackground == 0 && !c.forkOff && !c.coordinator && c.gate == forkcore.GateAuto && c.guard == (forkcore.Guard{MaxDepth: 1, MaxDescendants: 256}) && c.diagnostics == "auto" && filepath.IsAbs(c.dataDir)
 		}},
 		{name: "auto background on", env: map[string]string{"AGENT_AUTO_BACKGROUND_TASKS": "1"}, check: func(c config) bool { return c.autoBackground == 120*time.Second }},
 		{name: "auto background on after 5 s", env: map[string]string{"AGENT_AUTO_BACKGROUND_TASKS": "true", "FORKYARD_AUTO_BACKGROUND_AFTER": "5s"}, check: func(c config) bool { return c.autoBackground == 5*time.Second }},
@@ -36,6 +36,10 @@ func TestParseConfig(t *testing.T) {
 		{name: "betas in any order", env: map[string]string{"FORKYARD_BETAS": " b-2, a-1,,b-2"}, check: func(c config) bool { return slices.Equal(c.betas, []string{"a-1", "b-2"}) }},
 		{name: "no beta", env: map[string]string{"FORKYARD_BETAS": "a b"}, errs: []string{"FORKYARD_BETAS"}},
 		{name: "modes", env: map[string]string{"FORKYARD_FORK_SUBAGENT": "off", "AGENT_COORDINATOR_MODE": "1", "FORKYARD_GATE": "off"}, check: func(c config) bool { return c.forkOff && c.coordinator && c.gate == forkcore.GateOff }},
+		{name: "guards", args: []string{"-max-descendants", "9"}, env: map[string]string{"FORKYARD_FORK_DEPTH": "2", "FORKYARD_MAX_DESCENDANTS": "8"}, check: func(c config) bool {
+			return c.guard == (forkcore.Guard{MaxDepth: 2, MaxDescendants: 9})
+		}},
+		{name: "bad guards", env: map[string]string{"FORKYARD_FORK_DEPTH": "0", "FORKYARD_MAX_DESCENDANTS": "none"}, errs: []string{"FORKYARD_FORK_DEPTH", "FORKYARD_MAX_DESCENDANTS"}},
 		{name: "every bad value at once", env: map[string]string{
 			"FORKYARD_ADDR": "8080", "FORKYARD_CONCURRENCY": "0", "FORKYARD_AUTO_BACKGROUND_AFTER": "2", "FORKYARD_GATE": "maybe",
 			"FORKYARD_WORKSPACES": "relative", "AGENT_AUTO_BACKGROUND_TASKS": "perhaps", "FORKYARD_DIAGNOSTICS": "maybe",

@@ -146,7 +146,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		Enqueuer:   jobs.NewClient(client),
 		Workspaces: c.workspaces, Remotes: c.remotes, DefaultModel: c.model, Simulated: simulated, CacheSince: cacheSince,
 		Diagnostics:    c.diagnostics == "on" || c.diagnostics == "auto" && (simulated || model.Official()),
-		AutoBackground: c.autoBackground, ForkOff: c.forkOff, Coordinator: c.coordinator, Gate: c.gate, Betas: c.betas,
+		AutoBackground: c.autoBackground, ForkOff: c.forkOff, Coordinator: c.coordinator, Gate: c.gate, Guard: c.guard, Betas: c.betas,
 	})
 	if err != nil {
 		return err

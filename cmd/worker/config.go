@@ -7,6 +7,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"forkyard/forkcore"
 )
 
 // config is what flags and the environment say. A flag wins over its variable.
@@ -18,6 +20,7 @@ type config struct {
 	healthcheck bool
 	diagnostics string // auto, on or off
 	simulated   bool   // the endpoint at baseURL is a simulator
+	guard       forkcore.Guard
 }
 
 // parseConfig reads flags and the environment and reports every bad value at
@@ -41,10 +44,14 @@ func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (c
 	fs.StringVar(&c.apiKey, "anthropic-api-key", env("ANTHROPIC_API_KEY", ""), "key for the Messages API (ANTHROPIC_API_KEY)")
 	fs.StringVar(&c.baseURL, "anthropic-base-url", env("ANTHROPIC_BASE_URL", ""), "another Messages API endpoint (ANTHROPIC_BASE_URL)")
 	fs.StringVar(&c.diagnostics, "diagnostics", env("FORKYARD_DIAGNOSTICS", "auto"), "ask the provider why its cache was missed: auto (the Anthropic API and the dashboard's simulated model), on or off (FORKYARD_DIAGNOSTICS)")
+	depth := fs.String("fork-depth", env("FORKYARD_FORK_DEPTH", strconv.Itoa(forkcore.DefaultForkDepth)), "how deep forks may nest, as in the dashboard (FORKYARD_FORK_DEPTH)")
+	descendants := fs.String("max-descendants", env("FORKYARD_MAX_DESCENDANTS", strconv.Itoa(forkcore.DefaultMaxDescendants)), "how many forks one session may start in all, as in the dashboard (FORKYARD_MAX_DESCENDANTS)")
 	fs.BoolVar(&c.healthcheck, "healthcheck", false, "exit 0 when the database can be reached, else 1")
 	fs.StringVar(&c.redisURL, "forkyard-redis-url", c.redisURL, "same as -redis-url")
 	fs.StringVar(&c.diagnostics, "forkyard-diagnostics", c.diagnostics, "same as -diagnostics")
 	fs.StringVar(concurrency, "forkyard-concurrency", *concurrency, "same as -concurrency")
+	fs.StringVar(depth, "forkyard-fork-depth", *depth, "same as -fork-depth")
+	fs.StringVar(descendants, "forkyard-max-descendants", *descendants, "same as -max-descendants")
 	if err := fs.Parse(args); err != nil {
 		return config{}, err
 	}
@@ -61,6 +68,9 @@ func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (c
 	var err error
 	if c.concurrency, err = strconv.Atoi(*concurrency); err != nil || c.concurrency < 1 || c.concurrency > 10_000 {
 		errs = append(errs, fmt.Errorf("FORKYARD_CONCURRENCY: %q is no number from 1 to 10000", *concurrency))
+	}
+	if c.guard, err = forkcore.ParseGuard(*depth, *descendants); err != nil {
+		errs = append(errs, err)
 	}
 	return c, errors.Join(errs...)
 }

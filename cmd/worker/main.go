@@ -89,6 +89,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		Store: store, Model: model, Catalogue: catalogue, Logger: log,
 		Tools:    tools.Runner{Set: tools.NewSet(tools.Options{Logger: log}), Secrets: []string{getenv("FORKYARD_ADMIN_TOKEN"), getenv("ANTHROPIC_API_KEY"), opts.Password}},
 		Enqueuer: jobs.NewClient(client), Diagnostics: c.diagnostics == "on" || c.diagnostics == "auto" && (c.simulated || model.Official()),
+		Guard: c.guard,
 	})
 	if err != nil {
 		return err

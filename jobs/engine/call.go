@@ -97,12 +97,12 @@ func nextStep(code string) string {
 	return "Check ANTHROPIC_BASE_URL and that the endpoint is up, then send again; the conversation is kept"
 }
 
-// waitForGate lets the parent's request after an all-forks message wait until the
+// waitForGate lets a parent's request after an all-forks message wait until the
 // leader's response makes the shared placeholders readable, at most ParentWait from the
 // dispatch. ungated says that a request goes out before the response of the one that writes what they share has begun, as far as a gate would know.
 func (d *driver) waitForGate(ctx context.Context) (ungated bool, err error) {
-	if d.run.Kind == forkcore.KindFork {
-		if d.answered || d.run.Leader {
+	if d.run.Kind == forkcore.KindFork && !d.answered {
+		if d.run.Leader {
 			return false, nil
 		}
 		dis, err := d.e.o.Store.Dispatch(ctx, d.run.DispatchID)

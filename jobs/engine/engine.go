@@ -55,6 +55,8 @@ type Options struct {
 	ForkOff        bool // sessions without a mode are plain instead of fork
 	Coordinator    bool // sessions without a mode are coordinators
 	Gate           forkcore.GateMode
+	// Guard bounds what agents may start; a limit of 0 takes its default.
+	Guard forkcore.Guard
 	// Betas is the anthropic-beta set of sessions to come, in any order.
 	Betas []string
 	// Replacements bound the tool results of a conversation; zero = forkcore.DefaultReplacementLimits.
@@ -135,6 +137,12 @@ func New(o Options) (*Engine, error) {
 	setDefault(&o.ParentWait, 5*time.Second)
 	setDefault(&o.Beat, time.Second)
 	setDefault(&o.Dead, 4*time.Second)
+	if o.Guard.MaxDepth == 0 {
+		o.Guard.MaxDepth = forkcore.DefaultForkDepth
+	}
+	if o.Guard.MaxDescendants == 0 {
+		o.Guard.MaxDescendants = forkcore.DefaultMaxDescendants
+	}
 	if o.Gate == "" {
 		o.Gate = forkcore.GateAuto
 	}

@@ -185,6 +185,14 @@ func TestBadForkSpecs(t *testing.T) {
 			forkcore.ForkSpec{Directives: directives("").Directives, Isolation: "moon", Gate: "ajar", BudgetUSD: &free},
 			[]string{"directives[0].prompt", "isolation", "gate", "budget_usd"},
 		},
+		{
+			"its own parameters",
+			forkcore.ForkSpec{
+				Directives: []forkcore.Directive{{Prompt: "a"}, {Prompt: "b", Overrides: forkcore.Overrides{Model: []byte(`"claude-haiku-5-5"`), Thinking: []byte(`null`)}}},
+				Overrides:  forkcore.Overrides{Effort: []byte(`"low"`), Thinking: []byte(`{}`), MaxTokens: []byte(`1`), ToolChoice: []byte(`{}`)},
+			},
+			[]string{"effort", "thinking", "tool_choice", "max_tokens", "directives[1].model"},
+		},
 		{"worktree", forkcore.ForkSpec{Directives: directives("d").Directives, Isolation: "worktree"}, []string{"isolation"}},
 		{"jobs of no turns", forkcore.ForkSpec{Directives: directives("d").Directives, Jobs: forkcore.Jobs{Turns: -1}}, []string{"jobs.turns"}},
 		{"budget below the smallest unit", forkcore.ForkSpec{Directives: directives("d").Directives, BudgetUSD: &below}, []string{"budget_usd"}},

@@ -99,7 +99,8 @@ type Store interface {
 
 	// CreateDispatch creates d and its children in one step, idempotently by d.ID (created=false when it exists).
 	// With h set (a model's dispatch) it checks the holder and appends d.Launch entries to the parent's log; without, it checks that the session exists.
-	// A stop wish on the parent is ErrStopped. Children: runs[0] queued (wake 1, in the due set), the others parked when d.Gate is closed, else queued. Each
+	// A stop wish on the parent is ErrStopped. A session that would then have started more than d.MaxDescendants forks is the
+	// *forkcore.ConflictError of forkcore.Guard.Admit; else its Descendants grow by the children. Children: runs[0] queued (wake 1, in the due set), the others parked when d.Gate is closed, else queued. Each
 	// child's log starts with logs[i].
 	CreateDispatch(ctx context.Context, h *Holder, d CreateDispatch) (wakes []Wake, created bool, err error)
 
@@ -212,6 +213,8 @@ type CreateDispatch struct {
 	// ExpectLen and Launch go to the parent's log, with a holder only.
 	ExpectLen int64
 	Launch    []forkcore.Entry
+	// MaxDescendants is how many forks the session may have started in all; 0 = any number.
+	MaxDescendants int64
 	// IdempotencyKey and RequestHash, for dispatches by a person or the API: a repeat with another hash is forkcore.ErrIdempotencyMismatch.
 	RequestHash string
 }

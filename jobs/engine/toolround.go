@@ -138,16 +138,26 @@ func (d *driver) replaceResults(ctx context.Context) (bool, error) {
 }
 
 // launch starts the forks that a round's Agent calls ask for. Calls that are
-// refused get a tool error and cost no request.
+// refused get a tool error and cost no request. Where forks may fork, a fork's
+// own history is what its forks inherit.
 func (d *driver) launch(ctx context.Context, calls []forkcore.PendingCall) error {
-	var refused []forkcore.Entry
+	caller, err := d.caller(ctx)
+	if err != nil {
+		return err
+	}
+	var started, refused []forkcore.Entry
 	var specs []childSpec
 	for _, p := range calls {
+		// Before anything of the call is read: the guard holds for every type of agent.
+		if r := d.e.o.Guard.Check(caller); r != nil {
+			refused = append(refused, d.guarded(p.Call, r))
+			continue
+		}
+		if p.StartedBy == "" {
+			started = append(started, d.started(p))
+		}
 		in, err := forkcore.ParseAgentCall(p.Call, d.session.Mode)
-		switch {
-		case d.run.Kind == forkcore.KindFork:
-			err = errors.New(forkcore.RefuseNestedFork)
-		case err == nil && len(specs) == forkcore.MaxDirectives:
+		if err == nil && len(specs) == forkcore.MaxDirectives {
 			err = fmt.Errorf("one message starts at most %d forks", forkcore.MaxDirectives)
 		}
 		if err != nil {
@@ -155,14 +165,9 @@ func (d *driver) launch(ctx context.Context, calls []forkcore.PendingCall) error
 			continue
 		}
 		specs = append(specs, childSpec{title: forkcore.CutText(forkcore.CleanText(in.Description), 200), prompt: in.Prompt, toolUseID: p.Call.ID})
+		caller.Descendants++
 	}
 	// Started comes before refused and launched, as for every tool.
-	var started []forkcore.Entry
-	for _, p := range calls {
-		if p.StartedBy == "" {
-			started = append(started, d.started(p))
-		}
-	}
 	if entries := append(started, refused...); len(entries) > 0 {
 		if err := d.append(ctx, nil, entries...); err != nil {
 			return err
@@ -171,7 +176,7 @@ func (d *driver) launch(ctx context.Context, calls []forkcore.PendingCall) error
 	if len(specs) == 0 {
 		return nil
 	}
-	id, err := forkcore.ModelDispatchID(d.session.ID, d.view.AssistantSeq)
+	id, err := forkcore.ModelDispatchID(d.run.AgentID, d.view.AssistantSeq)
 	if err != nil {
 		return err
 	}
@@ -180,12 +185,13 @@ func (d *driver) launch(ctx context.Context, calls []forkcore.PendingCall) error
 		return err
 	}
 	if err := plan.quote.Window.Refusal(); err != nil {
-		return d.refuseAll(ctx, specs, err)
+		return d.refuseAll(ctx, specs, "", err)
 	}
-	cd, err := plan.create(id, d.run.ID)
+	cd, err := plan.create(id, d.run)
 	if err != nil {
 		return err
 	}
+	cd.MaxDescendants = d.e.o.Guard.MaxDescendants
 	cd.ExpectLen = d.view.Len
 	ids := make([]string, len(specs))
 	for i, s := range specs {
@@ -196,6 +202,9 @@ func (d *driver) launch(ctx context.Context, calls []forkcore.PendingCall) error
 		return err
 	}
 	wakes, created, err := d.e.o.Store.CreateDispatch(ctx, &d.holder, cd)
+	if errors.Is(err, forkcore.ErrConflict) {
+		return d.refuseAll(ctx, specs, forkcore.GuardDescendants, err) // others were started meanwhile, and now these are too many
+	}
 	if err != nil {
 		return err
 	}
@@ -206,8 +215,25 @@ func (d *driver) launch(ctx context.Context, calls []forkcore.PendingCall) error
 	return d.apply(cd.Launch)
 }
 
-// refuseAll answers the calls of a dispatch that cannot be started.
-func (d *driver) refuseAll(ctx context.Context, specs []childSpec, cause error) error {
+// caller is what the guard has to know of this run.
+func (d *driver) caller(ctx context.Context) (forkcore.Caller, error) {
+	s, err := d.e.o.Store.Session(ctx, d.session.ID) // its count as it is now
+	if err != nil {
+		return forkcore.Caller{}, fmt.Errorf("load session: %w", err)
+	}
+	return forkcore.Caller{QuerySource: d.run.QuerySource, Tags: d.view.Prefix.ForkTags(), Depth: d.run.Depth, Descendants: s.Descendants}, nil
+}
+
+// guarded is the tool error for a call that a guard refuses; log and transcript name the guard.
+func (d *driver) guarded(call forkcore.ToolCall, r *forkcore.Refusal) forkcore.Entry {
+	d.e.log.Warn("an agent may not be started", "run", d.run.ID, "guard", r.Guard, "reason", r.Reason)
+	e := d.result(call, forkcore.ToolResult{Text: r.Reason, IsError: true})
+	e.Marker.Detail = r.Guard
+	return e
+}
+
+// refuseAll answers the calls of a dispatch that cannot be started; guard names the one that said so, if one did.
+func (d *driver) refuseAll(ctx context.Context, specs []childSpec, guard string, cause error) error {
 	text := cause.Error()
 	var conflict *forkcore.ConflictError
 	if errors.As(cause, &conflict) {
@@ -215,7 +241,7 @@ func (d *driver) refuseAll(ctx context.Context, specs []childSpec, cause error) 
 	}
 	var refused []forkcore.Entry
 	for _, s := range specs {
-		refused = append(refused, d.result(forkcore.ToolCall{ID: s.toolUseID, Name: forkcore.AgentToolName}, forkcore.ToolResult{Text: text, IsError: true}))
+		refused = append(refused, d.guarded(forkcore.ToolCall{ID: s.toolUseID, Name: forkcore.AgentToolName}, &forkcore.Refusal{Guard: guard, Reason: text}))
 	}
 	return d.append(ctx, nil, refused...)
 }
@@ -237,7 +263,7 @@ type dispatchPlan struct {
 	best     *forkcore.CacheEntry // the longest live entry that prefixes the snapshot
 }
 
-// inheritance is what a fan-out shares with the main agent.
+// inheritance is what a fan-out shares with the agent that dispatches.
 type inheritance struct {
 	history  *forkcore.Prefix
 	upTo     int64 // the last log entry in it
@@ -275,10 +301,11 @@ func (e *Engine) planDispatch(ctx context.Context, s forkcore.Session, in inheri
 	return p, nil
 }
 
-// create builds the dispatch and its children.
-func (p *dispatchPlan) create(id, parentRunID string) (CreateDispatch, error) {
+// create builds the dispatch and its children. parent is the run that
+// dispatches; without an id, for a dispatch by a person or the API, the main agent is.
+func (p *dispatchPlan) create(id string, parent forkcore.Run) (CreateDispatch, error) {
 	d := forkcore.Dispatch{
-		ID: id, SessionID: p.snapshot.SessionID, ParentRunID: parentRunID, Snapshot: p.snapshot.ID,
+		ID: id, SessionID: p.snapshot.SessionID, ParentRunID: parent.ID, Snapshot: p.snapshot.ID,
 		Remaining: int64(len(p.specs)), Quote: p.quote, BudgetNanoUSD: p.budget, GateMode: p.gate, Gate: forkcore.GateNone,
 	}
 	cd := CreateDispatch{}
@@ -291,7 +318,7 @@ func (p *dispatchPlan) create(id, parentRunID string) (CreateDispatch, error) {
 		sum := forkcore.DigestOf(p.blocks[i])
 		cd.Runs = append(cd.Runs, forkcore.Run{
 			ID: runID, SessionID: p.snapshot.SessionID, AgentID: runID, Kind: forkcore.KindFork, Title: c.title, Directive: c.prompt,
-			ParentRunID: parentRunID, DispatchID: id, ToolUseID: c.toolUseID, Index: i, Snapshot: p.snapshot.ID, Background: true,
+			ParentRunID: parent.ID, Depth: parent.Depth + 1, QuerySource: forkcore.QuerySourceFork, DispatchID: id, ToolUseID: c.toolUseID, Index: i, Snapshot: p.snapshot.ID, Background: true,
 		})
 		cd.Logs = append(cd.Logs, []forkcore.Entry{
 			{Kind: forkcore.EntryMarker, RunID: runID, Marker: &forkcore.Marker{Type: forkcore.MarkerForkOf, Snapshot: &p.snapshot.ID}},

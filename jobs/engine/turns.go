@@ -107,9 +107,12 @@ func (e *Engine) Cancel(ctx context.Context, runID string) error {
 
 // QuoteForks prices a fan-out over the last completed turn without starting it.
 func (e *Engine) QuoteForks(ctx context.Context, sessionID string, spec forkcore.ForkSpec) (forkcore.Quote, error) {
-	_, plan, err := e.planForks(ctx, sessionID, spec)
+	s, plan, err := e.planForks(ctx, sessionID, spec)
 	if err != nil {
 		return forkcore.Quote{}, err
+	}
+	if err := e.o.Guard.Admit(s.Descendants, int64(len(plan.specs))); err != nil {
+		return plan.quote, err
 	}
 	return plan.quote, plan.quote.Window.Refusal()
 }
@@ -132,6 +135,9 @@ func (e *Engine) Fork(ctx context.Context, sessionID string, spec forkcore.ForkS
 	}
 	// A repeat starts nothing, so it costs nothing: it is answered whatever is left of the budget and of the window.
 	if _, err := e.o.Store.Dispatch(ctx, id); errors.Is(err, forkcore.ErrNotFound) {
+		if err := e.o.Guard.Admit(s.Descendants, int64(len(plan.specs))); err != nil {
+			return none, nil, err
+		}
 		if err := plan.quote.Window.Refusal(); err != nil {
 			return none, nil, err
 		}
@@ -141,11 +147,11 @@ func (e *Engine) Fork(ctx context.Context, sessionID string, spec forkcore.ForkS
 	} else if err != nil {
 		return none, nil, err
 	}
-	cd, err := plan.create(id, "")
+	cd, err := plan.create(id, forkcore.Run{})
 	if err != nil {
 		return none, nil, err
 	}
-	cd.RequestHash = hashHex(string(wish))
+	cd.RequestHash, cd.MaxDescendants = hashHex(string(wish)), e.o.Guard.MaxDescendants
 	if err := plan.store(ctx, e.o.Store); err != nil {
 		return none, nil, err
 	}
@@ -220,8 +226,10 @@ func (e *Engine) planForks(ctx context.Context, sessionID string, spec forkcore.
 	} else if n > forkcore.MaxDirectives {
 		bad.Add("directives", "has %d; give 1 to %d", n, forkcore.MaxDirectives)
 	}
+	bad.Fields = append(bad.Fields, spec.Overrides.Invalid("")...)
 	var specs []childSpec
 	for i, d := range spec.Directives {
+		bad.Fields = append(bad.Fields, d.Overrides.Invalid(fmt.Sprintf("directives[%d].", i))...)
 		if strings.TrimSpace(d.Prompt) == "" {
 			bad.Add(fmt.Sprintf("directives[%d].prompt", i), "is empty; say what this fork should do")
 		}

@@ -109,7 +109,7 @@ func (s *Store) CreateDispatch(ctx context.Context, h *engine.Holder, d engine.C
 			}
 		}
 	}
-	a := args{"token": "", "dispatch": dispatchFields(d.Dispatch), "runs": runs, "logs": logs, "hash": d.RequestHash}
+	a := args{"token": "", "dispatch": dispatchFields(d.Dispatch), "runs": runs, "logs": logs, "hash": d.RequestHash, "max_descendants": formatInt(d.MaxDescendants)}
 	st := freshStep
 	if h != nil {
 		a.hold(*h)

@@ -215,12 +215,32 @@ func refusal(r []string) error {
 		return forkcore.ErrNotFound
 	case "idempotency":
 		return forkcore.ErrIdempotencyMismatch
+	case "descendants":
+		if err := tooManyDescendants(r[1:]); err != nil {
+			return err
+		}
 	case "conflict":
 		if len(r) == 3 {
 			return &forkcore.ConflictError{Message: r[1], NextStep: r[2]}
 		}
 	}
 	return fmt.Errorf("unexpected refusal %q", r)
+}
+
+// tooManyDescendants reads how many forks a session has started, how many more were wanted and how many there may be;
+// nil when that is not what r says.
+func tooManyDescendants(r []string) error {
+	f := &fieldReader{fields: fields{}}
+	for i, name := range []string{"had", "wanted", "max"} {
+		if i < len(r) {
+			f.fields[name] = r[i]
+		}
+	}
+	err := forkcore.Guard{MaxDescendants: f.int("max")}.Admit(f.int("had"), f.int("wanted"))
+	if f.err != nil || err == nil {
+		return nil
+	}
+	return err
 }
 
 // parseWakes reads "<run>.<n> <run>.<n>".

@@ -55,6 +55,7 @@ func parseSession(f fields) (forkcore.Session, error) {
 		LastState:       forkcore.State(r.text("last_state")),
 		LastReason:      jsonField[forkcore.Reason](r, "last_reason"),
 		ActiveRuns:      r.int("active_runs"),
+		Descendants:     r.int("descendants"),
 		Usage:           r.usage(""),
 		Cost:            r.cost(""),
 		ReservedNanoUSD: r.int("reserved"),

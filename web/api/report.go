@@ -19,6 +19,7 @@ type reportOf struct {
 	FilesChanged string         `json:"files_changed"`
 	Issues       string         `json:"issues"`
 	Missing      []string       `json:"missing"`
+	UsedNoTool   bool           `json:"used_no_tool"`
 }
 
 // mergeReports lists the reports there are, in the order of the directives.
@@ -35,7 +36,7 @@ func mergeReports(runs []forkcore.Run) []reportOf {
 		}
 		merged = append(merged, reportOf{
 			RunID: r.ID, Index: r.Index, Title: r.Title, State: r.State,
-			Scope: p.Scope, Result: p.Result, KeyFiles: p.KeyFiles, FilesChanged: p.FilesChanged, Issues: p.Issues, Missing: missing,
+			Scope: p.Scope, Result: p.Result, KeyFiles: p.KeyFiles, FilesChanged: p.FilesChanged, Issues: p.Issues, Missing: missing, UsedNoTool: r.UsedNoTool(),
 		})
 	}
 	return merged

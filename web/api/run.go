@@ -23,6 +23,8 @@ type run struct {
 	Reason         *forkcore.Reason `json:"reason"`
 	ParentRunID    *string          `json:"parent_run_id"`
 	Parent         *string          `json:"parent"` // the same id
+	Depth          int              `json:"depth"`
+	QuerySource    *string          `json:"query_source"`
 	DispatchID     *string          `json:"dispatch_id"`
 	Dispatch       *string          `json:"dispatch"` // the same id
 	ToolUseID      *string          `json:"tool_use_id"`
@@ -36,6 +38,7 @@ type run struct {
 	HitRate        hitRate          `json:"hit_rate"`
 	Requests       int64            `json:"requests"`
 	ToolUses       int64            `json:"tool_uses"`
+	UsedNoTool     bool             `json:"used_no_tool"`
 	LastTool       *string          `json:"last_tool"`
 	LastToolDetail *string          `json:"last_tool_detail"`
 	StartedAt      *string          `json:"started_at"`
@@ -57,6 +60,7 @@ func runView(r forkcore.Run) run {
 		SessionID: r.SessionID, AgentID: r.AgentID, Kind: r.Kind, Title: r.Title, Directive: orNull(r.Directive),
 		State: r.State, Reason: r.Reason,
 		ParentRunID: orNull(r.ParentRunID), Parent: orNull(r.ParentRunID),
+		Depth: r.Depth, QuerySource: orNull(r.QuerySource), UsedNoTool: r.UsedNoTool(),
 		DispatchID: orNull(r.DispatchID), Dispatch: orNull(r.DispatchID),
 		ToolUseID: orNull(r.ToolUseID), Index: r.Index, Snapshot: digestOrNull(r.Snapshot),
 		Background: r.Background, Leader: r.Leader, CacheAtRisk: r.AtRiskRequests > 0,

@@ -24,6 +24,7 @@ type snapshot struct {
 	Params       forkcore.Params        `json:"params"`
 	Tools        []string               `json:"tools"`
 	Placeholders int                    `json:"placeholders"`
+	Boilerplate  int                    `json:"boilerplate_version"`
 	UpToSeq      int64                  `json:"up_to_seq"`
 	Entries      []forkcore.CacheEntry  `json:"entries"`
 	Replacements []forkcore.Replacement `json:"replacements"`
@@ -33,7 +34,7 @@ func snapshotView(s forkcore.Snapshot, sessions []string) snapshot {
 	v := snapshot{
 		ID: s.ID.String(), SHA256: s.ID.String(), CreatedAt: stamp(s.CreatedAt), UpdatedAt: stamp(s.CreatedAt),
 		SessionID: s.SessionID, Sessions: sessions, Bytes: s.Bytes, Segments: s.Segments, Params: s.Params,
-		Tools: s.Tools, Placeholders: s.Placeholders, UpToSeq: s.UpToSeq, Entries: make([]forkcore.CacheEntry, len(s.Entries)),
+		Tools: s.Tools, Placeholders: s.Placeholders, Boilerplate: s.BoilerplateVersion, UpToSeq: s.UpToSeq, Entries: make([]forkcore.CacheEntry, len(s.Entries)),
 		Replacements: s.Replacements,
 	}
 	if v.Segments == nil {

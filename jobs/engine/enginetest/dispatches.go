@@ -29,7 +29,7 @@ func (f *fixture) forks(n int, gate forkcore.GateState, parent string) engine.Cr
 		f.noError(err, "child id")
 		d.Runs = append(d.Runs, forkcore.Run{
 			ID: child, SessionID: f.session, AgentID: child, Kind: forkcore.KindFork, Title: fmt.Sprint("fork ", i), Directive: "look",
-			ParentRunID: parent, DispatchID: id, ToolUseID: fmt.Sprint("toolu_", i), Index: i, Snapshot: snapshot, Background: true,
+			ParentRunID: parent, Depth: 1, QuerySource: forkcore.QuerySourceFork, DispatchID: id, ToolUseID: fmt.Sprint("toolu_", i), Index: i, Snapshot: snapshot, Background: true,
 		})
 		directive := f.message(child, fmt.Sprintf(`{"type":"text","text":"look %d"}`, i))
 		directive.Fragment = true

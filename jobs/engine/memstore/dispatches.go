@@ -95,9 +95,17 @@ func (st *step) createDispatch(launcher *run, in engine.CreateDispatch) (answer,
 		if int64(len(c.logs[launcher.AgentID])) != in.ExpectLen {
 			return answer{}, engine.ErrLeaseLost
 		}
+	}
+	if n := int64(len(in.Runs)); in.MaxDescendants > 0 {
+		if err := (forkcore.Guard{MaxDescendants: in.MaxDescendants}).Admit(c.Descendants, n); err != nil {
+			return answer{}, err
+		}
+	}
+	if launcher != nil {
 		st.appendAll(launcher, in.Launch)
 		st.touchRun(launcher)
 	}
+	c.Descendants += int64(len(in.Runs))
 	d := &dispatch{
 		Dispatch: forkcore.Dispatch{
 			ID: in.Dispatch.ID, SessionID: c.ID, ParentRunID: in.Dispatch.ParentRunID, Snapshot: in.Dispatch.Snapshot,

@@ -65,7 +65,7 @@ func (st *step) createRun(in forkcore.Run, state forkcore.State) *run {
 	r := &run{
 		Run: forkcore.Run{
 			ID: in.ID, SessionID: in.SessionID, AgentID: in.AgentID, Kind: in.Kind, Title: in.Title, Directive: in.Directive,
-			ParentRunID: in.ParentRunID, DispatchID: in.DispatchID, ToolUseID: in.ToolUseID, Index: in.Index, Snapshot: in.Snapshot,
+			ParentRunID: in.ParentRunID, Depth: in.Depth, QuerySource: in.QuerySource, DispatchID: in.DispatchID, ToolUseID: in.ToolUseID, Index: in.Index, Snapshot: in.Snapshot,
 			Background: in.Background, Leader: in.Leader, State: state, CreatedAt: st.now,
 		},
 		open: map[int64]int64{},

@@ -1,5 +1,5 @@
 -- A.run, A.executor, A.epoch, A.token (token empty = by a person or the API); A.dispatch, A.runs, A.logs (records of each child);
--- A.expect, A.launch; A.hash. Answers created (1 or 0) and wakes.
+-- A.expect, A.launch; A.hash; A.max_descendants (0 = any). Answers created (1 or 0) and wakes.
 local did, sid = A.dispatch.id, A.dispatch.session
 local key = DISPATCH .. did
 local bad
@@ -20,9 +20,14 @@ if A.token ~= '' then
   local agent = get(RUN .. A.run, 'agent')
   if get(RUN .. A.run, 'stop') ~= '' then return fail('stopped') end
   if not log_is(sid, agent, A.expect) then return fail('lease_lost') end
-  append_all(sid, agent, A.run, A.launch)
+end
+local had, cap = get(SESSION .. sid, 'descendants'), tonumber(A.max_descendants)
+if cap > 0 and (tonumber(had) or 0) + #A.runs > cap then return fail('descendants', had, int(#A.runs), A.max_descendants) end
+if A.token ~= '' then
+  append_all(sid, get(RUN .. A.run, 'agent'), A.run, A.launch)
   touch_run(A.run)
 end
+redis.call('HINCRBY', SESSION .. sid, 'descendants', #A.runs)
 
 local ids, closed = {}, A.dispatch.gate == 'closed'
 for i, r in ipairs(A.runs) do ids[i] = r.id end
