@@ -210,7 +210,6 @@ func (c Checker) wireMessage(raw []byte) Checker {
 	if !isKind(content, "[") {
 		c.tip.output = true
 		c.add(RuleShape, path+".content", "the content is no array of blocks; make it one, so that a mark can stand in it")
-		return c
 	}
 	return c.addBlocks(elements(content))
 }

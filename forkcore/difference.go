@@ -99,7 +99,7 @@ func topMembers(b []byte) map[string]topMember {
 			i = end
 		}
 	}
-	if key != "" && start <= len(b) {
+	if key != "" {
 		out[key] = topMember{start, b[start:], true}
 	}
 	return out

@@ -62,9 +62,6 @@ func Explain(o Outcome) *MissReason {
 		}
 	}
 	if !missed && o.Expired == nil && o.Lost == nil && o.Raced == nil {
-		if o.Expected != nil && *o.Expected > 0 {
-			return nil
-		}
 		return o.tooShort()
 	}
 	var detail, notes []string

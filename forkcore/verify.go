@@ -69,9 +69,6 @@ func commonPrefix(a, b []byte) int {
 }
 
 func around(b []byte, at int) string {
-	if at >= len(b) {
-		return ""
-	}
 	return string(b[at:min(at+40, len(b))])
 }
 
@@ -113,8 +110,8 @@ func jsonPath(b []byte) string {
 				}
 				end++
 			}
-			if n := len(stack); inKey && n > 0 && end < len(b) {
-				stack[n-1].key = string(b[i+1 : end])
+			if inKey && end < len(b) {
+				stack[len(stack)-1].key = string(b[i+1 : end])
 				inKey = false
 			}
 			i = end
