@@ -56,6 +56,7 @@ func TestM16_EachMutationNamesItsLevel(t *testing.T) {
 		{"a message", now(levelParams, "be kind", both, "hellO", "hi"), tail, "messages", "messages.0.content.0.text", `hello"}]},`, `hellO"}]},`, "what lies before it survives that"},
 		{"a later message", now(levelParams, "be kind", both, "hello", "ho"), tail, "messages", "messages.1.content.0.text", "hi", "ho", "what lies before it"},
 		{"a summary", now(levelParams, "be kind", both, "h"), tail, "messages", "messages.0.content.0.text", "hello", `h"}]}›`, "what lies before it"},
+		{"no message", now(levelParams, "be kind", both), tail, "messages", "messages.0", `"user"`, "", "what lies before it"},
 		{"a message less", now(levelParams, "be kind", both, "hello"), tail, "messages", "messages.1", `,{"role":"assistant`, `"hello"}]}›`, "what lies before it"},
 		// What takes more is named, wherever it stands.
 		{"effort and tools", now(with(func(p *Params) { p.Effort = "high" }), "be kind", []string{"Read"}, usual...), tail, "tools", "tools.1", "", "", all},
@@ -326,5 +327,25 @@ func TestDiagnosisReason(t *testing.T) {
 	}
 	if got := (Diagnosis{Type: "pending"}).String(); got != "pending" {
 		t.Errorf("in words: %q", got)
+	}
+}
+
+// A setting that one of two requests lacks is named by its key, one that both have by what differs in it.
+func TestM12_SettingsThatComeAndGrow(t *testing.T) {
+	with := func(thinking string) []byte {
+		return chain(levelHead(Params{Model: "m", Thinking: []byte(thinking)}, "s"), []Message{message(t, RoleUser, text("q"))}).Bytes()
+	}
+	const budget, more, shown = `{"type":"enabled","budget_tokens":1024}`, `{"type":"enabled","budget_tokens":10240}`, `{"type":"enabled","budget_tokens":1024,"display":"full"}`
+	for _, tt := range []struct{ name, before, now, path, detail string }{
+		{"thinking comes", "", budget, "thinking", "before absent, now ‹" + budget + "›; "},
+		{"thinking goes", budget, "", "thinking", "before ‹" + budget + "›, now absent; "},
+		{"another number", budget, more, "thinking.budget_tokens", ""},
+		{"a member more", budget, shown, "thinking", ""},
+	} {
+		before := with(tt.before)
+		got := difference(before, with(tt.now), int64(len(before)))
+		if got == nil || got.Code != "thinking" || got.Path != tt.path || !strings.HasPrefix(got.Detail, tt.detail) {
+			t.Errorf("%s: %+v, want thinking at %s: %s", tt.name, got, tt.path, tt.detail)
+		}
 	}
 }

@@ -26,6 +26,16 @@ func TestPrefixHashesOnlyWhatItAdds(t *testing.T) {
 	}
 }
 
+// Bytes too few for a head have no block, and no place for a mark.
+func TestPrefixOfNothing(t *testing.T) {
+	for _, head := range []string{"", headClose} {
+		p := NewPrefix([]byte(head))
+		if at, id := p.Tail(); p.SystemEnd() != 0 || at != 0 || !id.IsZero() || p.Len() != int64(len(head)) {
+			t.Errorf("%q: the system prompt ends at %d, the tail at %d, %d bytes", head, p.SystemEnd(), at, p.Len())
+		}
+	}
+}
+
 // Two continuations of one prefix know nothing of each other.
 func TestPrefixBranches(t *testing.T) {
 	base := chain(testHead(), []Message{message(t, RoleUser, text("q"))})

@@ -90,3 +90,16 @@ func FuzzNeutralizeTags(f *testing.F) {
 		}
 	})
 }
+
+// What a model reads as an ASCII character ends with the letters and signs themselves.
+func TestFold(t *testing.T) {
+	for r, want := range map[rune]rune{
+		'A': 'a', 'Z': 'z', '@': '@', '[': '[', 'a': 'a', '<': '<', '/': '/',
+		'！': '!', '～': '~', 'Ａ': 'a', 'Ｚ': 'z', '\uff00': '\uff00', '\uff5f': '\uff5f',
+		'﹤': '<', '﹥': '﹥', '‐': '-', '−': '-', 'é': 'é',
+	} {
+		if got := fold(r); got != want {
+			t.Errorf("fold(%q) = %q, want %q", r, got, want)
+		}
+	}
+}
