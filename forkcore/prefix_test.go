@@ -149,3 +149,16 @@ func mustComplete(t testing.TB, p *Prefix, directive string) *Prefix {
 	}
 	return c
 }
+
+// A digest that the reader of a log knows is that of the segment: it is not computed again.
+func TestSegmentsTakeTheKnownDigest(t *testing.T) {
+	m := message(t, RoleUser, text("q"))
+	segments, _ := NewPrefix(testHead()).Append(m).Segments()
+	if segments[1].SHA256 != DigestOf(m.Raw) {
+		t.Errorf("digest %s, want that of the bytes", segments[1].SHA256)
+	}
+	m.Sum = DigestOf([]byte("as the log says"))
+	if segments, _ = NewPrefix(testHead()).Append(m).Segments(); segments[1].SHA256 != m.Sum {
+		t.Errorf("digest %s, want the one given", segments[1].SHA256)
+	}
+}

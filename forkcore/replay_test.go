@@ -497,3 +497,13 @@ func TestLaunchOfFewerRunsThanCalls(t *testing.T) {
 		t.Errorf("pending %+v", v.Pending)
 	}
 }
+
+// A clone and its view know of no launch of each other.
+func TestCloneKeepsItsOwnLaunch(t *testing.T) {
+	v := asked(t).marker(Marker{Type: MarkerLaunched, DispatchID: "d", RunIDs: []string{"r1", "r2"}, ToolUseIDs: []string{"t1", "t2"}}).view()
+	c := v.Clone()
+	apply(t, v, Entry{Seq: v.Len + 1, Kind: EntryMessage, Bytes: EncodeMessage(RoleUser, v.AnswerBlocks()...)})
+	if !v.Launch.All || c.Launch.All || c.Launch.DispatchID != "d" || len(c.Pending) != 2 {
+		t.Errorf("after delivery in the view: its launch %+v, the clone's %+v with %d pending", v.Launch, c.Launch, len(c.Pending))
+	}
+}

@@ -77,3 +77,16 @@ func TestB34_UsedNoTool(t *testing.T) {
 		}
 	}
 }
+
+func TestStopReasonSaysHowToGoOn(t *testing.T) {
+	again, goOn := "Dispatch it again if its work is still wanted.", "Send a message to go on from here."
+	for i, want := range []Reason{
+		{"cancelled", "Somebody cancelled this run.", again},
+		{"cancelled", "Somebody stopped this turn.", goOn},
+		{"cancelled", "Somebody stopped the session with all its runs.", goOn},
+	} {
+		if got := StopReason(StopWishes[i]); got != want {
+			t.Errorf("%s: %+v, want %+v", StopWishes[i], got, want)
+		}
+	}
+}
