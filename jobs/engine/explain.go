@@ -83,6 +83,9 @@ func (d *driver) raced(ctx context.Context, r *request) (*forkcore.CacheEntry, e
 		return nil, fmt.Errorf("load cache entries: %w", err)
 	}
 	var longest *forkcore.CacheEntry
+	if len(r.row.Marks) == 0 {
+		return nil, nil
+	}
 	last := r.row.Marks[len(r.row.Marks)-1].Offset
 	live := d.e.liveNow()
 	for i := range entries {
