@@ -19,6 +19,7 @@ type scenario struct {
 	answer func(call) reply
 	forks  int
 	acting []string // ids of tool calls that act
+	depth  int      // how deep forks may nest; 0 = the default
 }
 
 var scenarios = []scenario{
@@ -53,6 +54,26 @@ var scenarios = []scenario{
 			return a
 		},
 		forks: 3, acting: []string{"bash_d1", "bash_d2", "bash_d3"},
+	},
+	{
+		name: "forks of a fork",
+		answer: func(c call) reply {
+			directive, answers := c.own()
+			a := say(reportText)
+			switch level := c.level(); {
+			case answers > 0:
+			case level == 0:
+				a = agents(1)
+			case level == 1:
+				a = agents(2)
+				for i, b := range a.blocks {
+					a.blocks[i] = strings.ReplaceAll(b, "toolu_agent", "toolu_nested_"+directive)
+				}
+			}
+			a.before, a.after = 100*time.Millisecond, 100*time.Millisecond
+			return a
+		},
+		forks: 3, depth: 2,
 	},
 }
 
@@ -112,7 +133,7 @@ func TestOutage(t *testing.T) {
 // crash runs a scenario with a fault and checks its end. It reports whether the fault struck.
 func crash(t *testing.T, sc scenario, f *faulty) (struck bool) {
 	t.Helper()
-	y := newYard(t, sc.answer)
+	y := newYard(t, sc.answer, func(o *engine.Options) { o.Guard.MaxDepth = sc.depth })
 	y.tools.do = func(ctx context.Context, _ forkcore.ToolCall) forkcore.ToolResult {
 		pause(ctx, 100*time.Millisecond)
 		return forkcore.ToolResult{Text: "done"}
