@@ -324,8 +324,13 @@ func LoadSnapshot(s Snapshot, segments [][]byte) (*Prefix, error) {
 	if err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", s.ID, err)
 	}
-	if n, id := p.Tail(); n != s.Bytes || id != s.ID {
+	if n, id := p.Tail(); n != s.Bytes || id != s.ID || n != p.end {
 		return nil, fmt.Errorf("snapshot %s: its segments have the identity %s over %d bytes: %w", s.ID, id, n, ErrCorrupt)
+	}
+	for i, raw := range segments {
+		if row := s.Segments[i]; row.Bytes != int64(len(raw)) || row.Open != (i == len(segments)-1) {
+			return nil, fmt.Errorf("snapshot %s: its row %d does not describe the segment of %d bytes: %w", s.ID, i, len(raw), ErrCorrupt)
+		}
 	}
 	return p, nil
 }
@@ -375,6 +380,9 @@ func joinSegments(manifest []Segment, segments [][]byte) (*Prefix, error) {
 			return nil, fmt.Errorf("message %d: %w: %w", i, ErrCorrupt, err)
 		}
 		if i+1 == last {
+			if len(m.Blocks) == 0 {
+				return nil, fmt.Errorf("its open message has no block, so that nothing can follow it: %w", ErrCorrupt)
+			}
 			chain = chain.appendOpen(m)
 		} else {
 			chain = chain.Append(m)
