@@ -110,6 +110,10 @@ func (c Checker) Admit(m Message) error {
 	for f := after.found; f != before.found; f = f.previous {
 		faults = append(faults, f.Violation)
 	}
+	// Marks are this program's to place: one that came with an answer would count against them, or stand out of order, for ever.
+	if after.marks != before.marks {
+		faults = append(faults, Violation{Rule: RuleMarkPlace, Path: after.marks.path, Message: "the message brings a cache_control mark of its own; discard the answer and ask again"})
+	}
 	if len(faults) == 0 {
 		return nil
 	}
