@@ -139,6 +139,8 @@ type request struct {
 	racing bool
 	lost   *forkcore.CacheEntry // see forkcore.Outcome
 	raced  *forkcore.CacheEntry
+	// counted are the tokens of prefixes that the provider has counted: an estimate does not replace them.
+	counted map[forkcore.Digest]int64
 }
 
 // build plans marks, verifies a fork's prefix and splices the body.
@@ -176,7 +178,12 @@ func (d *driver) build(ctx context.Context, attempt int) (*request, error) {
 	if err := forkcore.Refuse(d.view.Prefix.Violations(plan.Marks, d.params, body.Len())); err != nil {
 		return nil, &endError{unsendable(err)}
 	}
-	r := &request{plan: plan, body: body, lost: lost}
+	r := &request{plan: plan, body: body, lost: lost, counted: map[forkcore.Digest]int64{}}
+	for _, e := range entries {
+		if e.Exact {
+			r.counted[e.Prefix] = e.Tokens
+		}
+	}
 	r.row = forkcore.RequestRow{
 		RunID: d.run.ID, SessionID: d.session.ID, DispatchID: d.run.DispatchID,
 		N: d.requests + 1, StartedAt: now, Attempt: attempt, Model: d.params.Model,

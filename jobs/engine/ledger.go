@@ -47,7 +47,9 @@ func (d *driver) entriesAfter(r *request, u forkcore.Usage) []forkcore.CacheEntr
 		case r.plan.Best != nil && m.Offset == r.plan.Best.Bytes && u.CacheRead > 0:
 			e.Tokens, e.Exact = r.plan.Best.Tokens, r.plan.Best.Exact
 		default:
-			e.Tokens = u.Cached() * m.Offset / last.Offset
+			if e.Tokens, e.Exact = r.counted[id]; !e.Exact {
+				e.Tokens = u.Cached() * m.Offset / last.Offset
+			}
 		}
 		if best := r.plan.Best; best != nil && m.Offset <= best.Bytes && best.ReadBy(u) {
 			e.RunID, e.N, e.MessageID = best.RunID, best.N, best.MessageID // it was read, not written
