@@ -321,6 +321,18 @@ func textFaults(raw []byte, path, what string) []Violation {
 	return out
 }
 
+// SendableSetting is nil for a valid JSON object that a request can carry as
+// one of its settings, and else an error that says which rule it breaks.
+func SendableSetting(object []byte) error {
+	if depth(object) > maxInputDepth {
+		return fmt.Errorf("nests deeper than %d levels", maxInputDepth)
+	}
+	for _, v := range textFaults(object, "", "the value") {
+		return errors.New(v.Message)
+	}
+	return nil
+}
+
 // characterFaults is textFaults for what a model wrote, which is sent back as it came.
 func characterFaults(raw []byte, path, what string) (out []Violation) {
 	if !utf8.Valid(raw) {

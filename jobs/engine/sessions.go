@@ -159,6 +159,9 @@ func thinking(raw json.RawMessage) (json.RawMessage, error) {
 	if err := json.Compact(&buf, raw); err != nil {
 		return nil, err
 	}
+	if err := forkcore.SendableSetting(buf.Bytes()); err != nil {
+		return nil, err
+	}
 	return buf.Bytes(), nil
 }
 
