@@ -129,7 +129,7 @@ func (c Comparison) Fresh(turns, needed int64) int64 {
 // Here is the input of the conversation that does the directives itself, one after
 // another: no rules, no placeholders, and all of its history at every request.
 func (c Comparison) Here(turns int64) int64 {
-	prefix := c.shared() - c.Guards
+	prefix := max(c.shared()-c.Guards, 0) // what is counted may be less than what is estimated
 	f := FanOut{Children: 1, Held: min(c.FanOut.Held, prefix), Own: c.FanOut.Own, Rates: c.rates(prefix, prefix+c.FanOut.Own)}
 	f.Delta = prefix - f.Held
 	return f.Gated() + (c.FanOut.Children*turns-1)*f.Rates.Read*prefix
