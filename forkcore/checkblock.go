@@ -128,7 +128,10 @@ func (c *Checker) block(b *wireBlock, raw []byte, j int) {
 		}
 	case "thinking":
 		want(RoleAssistant)
-		if !isKind(b.signature, `"`) || isBlank(b.signature) {
+		switch {
+		case isKind(b.signature, `"`) && isBlank(b.signature):
+			c.warn(RuleSignature, path+".signature", "the thinking is not signed; endpoints that do not sign take it back, the Messages API refuses it")
+		case !isKind(b.signature, `"`):
 			c.add(RuleSignature, path+".signature", "the thinking has no signature, as when its stream was cut, and each replay would be refused; drop the block with the answer it was cut from")
 		}
 	case "redacted_thinking":
@@ -165,7 +168,10 @@ func (c *Checker) text(b *wireBlock, path string) {
 func (c *Checker) toolUse(b *wireBlock, path string, j int) {
 	id := plainText(b.id)
 	switch {
-	case !isID(id):
+	case id != "" && !isID(id) && !c.ids.has(id):
+		c.ids = c.ids.with(id)
+		c.warn(RuleBadID, path+".id", "the id %s does not match ^[a-zA-Z0-9_-]+$; the endpoint that issued it takes it back, the Messages API refuses it", shortRaw(b.id))
+	case id == "":
 		c.add(RuleBadID, path+".id", "the id %s does not match ^[a-zA-Z0-9_-]+$, so that no result could answer it; discard the answer and ask again", shortRaw(b.id))
 	case c.ids.has(id):
 		c.add(RuleDuplicateID, path+".id", "the id %s stands before in this conversation; discard the answer and ask again", shortRaw(b.id))

@@ -108,7 +108,9 @@ func (c Checker) Admit(m Message) error {
 	after := before.Blocks(m.Blocks)
 	var faults []Violation
 	for f := after.found; f != before.found; f = f.previous {
-		faults = append(faults, f.Violation)
+		if !f.Warning {
+			faults = append(faults, f.Violation)
+		}
 	}
 	// Marks are this program's to place: one that came with an answer would count against them, or stand out of order, for ever.
 	if after.marks != before.marks {
@@ -122,6 +124,11 @@ func (c Checker) Admit(m Message) error {
 
 func (c *Checker) add(rule, path, format string, args ...any) {
 	c.note(Violation{Rule: rule, Path: path, Message: fmt.Sprintf(format, args...)})
+}
+
+// warn notes what only some endpoints refuse: those that made it take it back.
+func (c *Checker) warn(rule, path, format string, args ...any) {
+	c.note(Violation{Rule: rule, Path: path, Message: fmt.Sprintf(format, args...), Warning: true})
 }
 
 func (c *Checker) note(v Violation) {

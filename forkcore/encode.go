@@ -78,9 +78,18 @@ func CutText(s string, limit int) string {
 	return s[:limit]
 }
 
-// Headline makes one line of a text, white space folded, of at most limit bytes.
+// Headline makes one line of a text, white space folded, of at most limit bytes. A longer one ends behind a word, with "…".
 func Headline(text string, limit int) string {
-	return CutText(strings.Join(strings.Fields(text), " "), limit)
+	const more = "…"
+	line := strings.Join(strings.Fields(text), " ")
+	if len(line) <= limit {
+		return line
+	}
+	cut := CutText(line, limit-len(more))
+	if i := strings.LastIndexByte(cut, ' '); i > len(cut)/2 && line[len(cut)] != ' ' {
+		cut = cut[:i] // not within a word, unless that takes half of the line
+	}
+	return strings.TrimRight(cut, " ") + more
 }
 
 // AppendTextBlock appends {"type":"text","text":…}.

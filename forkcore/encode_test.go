@@ -339,3 +339,24 @@ func TestValidInputDepth(t *testing.T) {
 		t.Errorf("%d levels are taken", maxInputDepth+1)
 	}
 }
+
+func TestHeadline(t *testing.T) {
+	for _, tt := range []struct {
+		text  string
+		limit int
+		want  string
+	}{
+		{" two\n words ", 9, "two words"},
+		{"two words", 8, "two…"},
+		{"two words more", 12, "two words…"},
+		{"two words more", 13, "two words…"},
+		{"averylongword", 8, "avery…"},
+		{"a verylongword", 10, "a veryl…"},
+		{"ääää", 6, "ä…"},
+		{"", 3, ""},
+	} {
+		if got := Headline(tt.text, tt.limit); got != tt.want || len(got) > tt.limit {
+			t.Errorf("Headline(%q, %d) = %q, want %q", tt.text, tt.limit, got, tt.want)
+		}
+	}
+}

@@ -34,7 +34,7 @@ func TestNotification(t *testing.T) {
 			r.Reason = &Reason{Code: CodeLoop, Message: "the same calls"}
 		}), "<task-notification>\n" + notice +
 			"<task-id>run_00aaaaaaaaaaaaaaaa</task-id>\n<status>failed</status>\n" +
-			"<summary>Fork \"count the files " + strings.Repeat("x", 64) + "\" ended as failed: the same calls</summary>\n" +
+			"<summary>Fork \"count the files " + strings.Repeat("x", 61) + "…" + "\" ended as failed: the same calls</summary>\n" +
 			"<usage><total_tokens>0</total_tokens><tool_uses>0</tool_uses><duration_ms>0</duration_ms></usage>\n</task-notification>"},
 		{"cancelled without a reason, blank report", with(func(r *Run) {
 			r.State, r.Report, r.EndedAt = Cancelled, &Report{Text: " \n"}, start.Add(-time.Second)

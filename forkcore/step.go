@@ -66,6 +66,10 @@ func Step(v *View, kind RunKind, inbox int) Decision {
 		f := failed(CodeTruncated, "the answer was cut at the output limit", "Ask it to go on in a new message, or to be briefer")
 		f.Final = final
 		return f
+	case "pause_turn":
+		f := failed(CodeTruncated, "the provider paused the turn in the middle of its own tools, which this version does not continue", "Send a message to go on from here")
+		f.Final = final
+		return f
 	case "refusal":
 		return failed(CodeRefusal, "the model declined to answer", "Rephrase the request")
 	case "model_context_window_exceeded":

@@ -153,7 +153,7 @@ func TestRunPage(t *testing.T) {
 	harmless(t, root)
 	shown := text(root)
 	for _, want := range []string{
-		"Read all 3,082 tokens that request 1 of “Leader” wrote.", "It said", "Rephrase.", "The report lacks: Key files, Files changed, Issues.",
+		"Read all 3,082 tokens that request 1 of “Leader” left in the cache.", "It said", "Rephrase.", "The report lacks: Key files, Files changed, Issues.",
 		"Fork 2 of 2", "1.5 s", "I saw", "$0.0007", "end turn",
 	} {
 		if !strings.Contains(shown, want) {

@@ -109,7 +109,7 @@ func whyWithoutUsage(row forkcore.RequestRow) whyView {
 	return v
 }
 
-// writtenBy names the request that wrote what was expected.
+// writtenBy names the request that left in the cache what was expected: it wrote it, or read the most of it and wrote the rest.
 func writtenBy(row forkcore.RequestRow, names map[string]string) string {
 	ref := row.ExpectedFrom
 	if ref == nil {
@@ -119,11 +119,11 @@ func writtenBy(row forkcore.RequestRow, names map[string]string) string {
 	case ref == nil:
 		return ""
 	case ref.RunID == row.RunID:
-		return fmt.Sprintf(" that request %d of this run wrote", ref.N)
+		return fmt.Sprintf(" that request %d of this run left in the cache", ref.N)
 	case names[ref.RunID] != "":
-		return fmt.Sprintf(" that request %d of “%s” wrote", ref.N, names[ref.RunID])
+		return fmt.Sprintf(" that request %d of “%s” left in the cache", ref.N, names[ref.RunID])
 	}
-	return fmt.Sprintf(" that request %d of %s wrote", ref.N, ref.RunID)
+	return fmt.Sprintf(" that request %d of %s left in the cache", ref.N, ref.RunID)
 }
 
 // missCause puts a code into words and says what to do about it.
@@ -152,7 +152,7 @@ func missCause(m forkcore.MissReason) (cause, advice string) {
 	case "look_back":
 		cause, advice = "the entry lies 20 blocks or more before the nearest mark"+where+", where the provider does not look", "Nothing to do by hand: the next request of this run marks its own end anew."
 	case "race":
-		cause, advice = "it was sent before the response that writes the prefix had begun", "Dispatch with the gate on “always”: siblings then wait until the first response begins."
+		cause, advice = "it was sent before the response that writes the prefix had begun", "Leave the gate on “automatic” or “always”: siblings then wait until the first response begins."
 	case "other_key":
 		cause, advice = "the entry belongs to another API key, workspace, endpoint or beta set of the provider", "Send all requests of a session to one endpoint, with keys of one provider workspace."
 	case "provider":

@@ -22,11 +22,11 @@ func TestNewWhy(t *testing.T) {
 		say     []string
 		advice  string
 	}{
-		{"all", forkcore.RequestRow{Usage: read(12345, 0, 9), ExpectedRead: n(12345), ExpectedExact: true, ExpectedFrom: leader}, "hit", []string{"Read all 12,345 tokens that request 1 of “Leader” wrote."}, ""},
+		{"all", forkcore.RequestRow{Usage: read(12345, 0, 9), ExpectedRead: n(12345), ExpectedExact: true, ExpectedFrom: leader}, "hit", []string{"Read all 12,345 tokens that request 1 of “Leader” left in the cache."}, ""},
 		{"all of an estimate", forkcore.RequestRow{Usage: read(990, 0, 9), ExpectedRead: n(1000), ExpectedFrom: leader}, "hit", []string{"Read 990 tokens", "about 1,000 tokens (estimated)"}, ""},
-		{"more", forkcore.RequestRow{Usage: read(1200, 0, 9), ExpectedRead: n(1000), ExpectedExact: true, ExpectedFrom: own}, "hit", []string{"Read 1,200 tokens, 200 tokens more than the 1,000 tokens that request 2 of this run wrote."}, ""},
+		{"more", forkcore.RequestRow{Usage: read(1200, 0, 9), ExpectedRead: n(1000), ExpectedExact: true, ExpectedFrom: own}, "hit", []string{"Read 1,200 tokens, 200 tokens more than the 1,000 tokens that request 2 of this run left in the cache."}, ""},
 		{"unexpected", forkcore.RequestRow{Usage: read(1200, 0, 9), ExpectedRead: n(0)}, "hit", []string{"Read 1,200 tokens that nobody here knew"}, ""},
-		{"part", forkcore.RequestRow{Usage: read(400, 600, 9), ExpectedRead: n(1000), ExpectedExact: true, ExpectedFrom: leader, Miss: &forkcore.MissReason{Code: "messages", Path: "messages.3.content.0.text", Detail: "byte 17"}}, "partial", []string{"Read 400 tokens of 1,000 tokens that request 1 of “Leader” wrote: the messages differ at messages.3.content.0.text (byte 17)."}, "Compare"},
+		{"part", forkcore.RequestRow{Usage: read(400, 600, 9), ExpectedRead: n(1000), ExpectedExact: true, ExpectedFrom: leader, Miss: &forkcore.MissReason{Code: "messages", Path: "messages.3.content.0.text", Detail: "byte 17"}}, "partial", []string{"Read 400 tokens of 1,000 tokens that request 1 of “Leader” left in the cache: the messages differ at messages.3.content.0.text (byte 17)."}, "Compare"},
 		{"part, answer not complete", forkcore.RequestRow{Status: forkcore.RequestOpen, Usage: read(400, 600, 9), ExpectedRead: n(1000), ExpectedExact: true}, "partial", []string{"Read 400 tokens of 1,000 tokens. The reason is worked out when"}, ""},
 		{"miss, answer not complete", forkcore.RequestRow{Status: forkcore.RequestOpen, Usage: read(0, 600, 9), ExpectedRead: n(1000)}, "miss", []string{"Read nothing from the cache although about 1,000 tokens (estimated) were expected. The reason"}, ""},
 		{"model", forkcore.RequestRow{Usage: read(0, 9, 9), ExpectedRead: n(50), ExpectedExact: true, Miss: miss("model")}, "miss", []string{"Read nothing from the cache although 50 tokens were expected: the model"}, "Keep the model"},
@@ -40,7 +40,7 @@ func TestNewWhy(t *testing.T) {
 		{"race", forkcore.RequestRow{Usage: read(0, 9, 9), ExpectedRead: n(50), Miss: miss("race")}, "miss", []string{"before the response that writes"}, "gate"},
 		{"other key", forkcore.RequestRow{Usage: read(0, 9, 9), ExpectedRead: n(50), Miss: miss("other_key")}, "miss", []string{"another API key"}, "one provider workspace"},
 		{"provider", forkcore.RequestRow{Usage: read(0, 9, 9), ExpectedRead: n(50), Miss: miss("provider")}, "miss", []string{"a difference that the bytes do not show"}, "verdict"},
-		{"unknown cause", forkcore.RequestRow{Usage: read(0, 9, 9), ExpectedRead: n(50), ExpectedFrom: &forkcore.RequestRef{RunID: "run_03cccccccccccccccc", N: 4}, Miss: &forkcore.MissReason{Code: "unknown", Detail: "expected 50 tokens from the cache, read 0"}}, "miss", []string{"request 4 of run_03cccccccccccccccc wrote were expected: the cause cannot be told from here."}, "Compare"},
+		{"unknown cause", forkcore.RequestRow{Usage: read(0, 9, 9), ExpectedRead: n(50), ExpectedFrom: &forkcore.RequestRef{RunID: "run_03cccccccccccccccc", N: 4}, Miss: &forkcore.MissReason{Code: "unknown", Detail: "expected 50 tokens from the cache, read 0"}}, "miss", []string{"request 4 of run_03cccccccccccccccc left in the cache were expected: the cause cannot be told from here."}, "Compare"},
 		{"a code of tomorrow", forkcore.RequestRow{Usage: read(0, 9, 9), ExpectedRead: n(50), Miss: miss("moon_phase")}, "miss", []string{"“moon_phase”"}, ""},
 		{"cold", forkcore.RequestRow{Usage: read(0, 5000, 9), ExpectedRead: n(0)}, "cold", []string{"wrote 5,000 tokens for those that come after"}, ""},
 		{"nothing cached", forkcore.RequestRow{Usage: read(0, 0, 1)}, "cold", []string{"1 token of input at the full price"}, ""},

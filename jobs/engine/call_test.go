@@ -529,7 +529,7 @@ func TestAnswersThatCannotBeSentBack(t *testing.T) {
 	for name, bad := range map[string]string{
 		"an id of an earlier call":   use("t1", "Read", `{"n":2}`),
 		"no id":                      use("", "Read", `{}`),
-		"thinking without signature": `{"type":"thinking","thinking":"abc","signature":""}`,
+		"thinking without signature": `{"type":"thinking","thinking":"abc"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
