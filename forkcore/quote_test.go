@@ -100,11 +100,15 @@ func TestNewQuote(t *testing.T) {
 			if d := cmp.Diff(tt.want, got); d != "" {
 				t.Errorf("quote (-want +got):\n%s", d)
 			}
-			if want := tt.want.ColdNanoUSD; tt.best != nil {
+			want := tt.want.ColdNanoUSD
+			switch {
+			case !tt.want.Gate:
+				want = tt.want.UngatedNanoUSD
+			case tt.best != nil:
 				want = tt.want.WarmNanoUSD
-				if got.Expected() != nil && *got.Expected() != *want {
-					t.Errorf("expected %d, want %d", *got.Expected(), *want)
-				}
+			}
+			if d := cmp.Diff(want, got.Expected()); d != "" {
+				t.Errorf("expected (-want +got):\n%s", d)
 			}
 		})
 	}

@@ -300,7 +300,7 @@ func (d *driver) firstEvent(ctx context.Context, r *request, ev *forkcore.ModelS
 		d.book(&r.row, u) // what is known is not lost should nobody settle the row
 		if r.racing && u.CacheWrite5m+u.CacheWrite1h > 0 {
 			var err error
-			if r.raced, err = d.raced(ctx, r); err != nil {
+			if r.raced, err = d.raced(ctx, r, u); err != nil {
 				return err
 			}
 		}

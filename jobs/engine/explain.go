@@ -77,7 +77,10 @@ func (d *driver) diagnostics(plan forkcore.Planned, lost *forkcore.CacheEntry) *
 
 // raced is the longest entry that somebody else's response has made readable
 // since r was sent, and that r could have read.
-func (d *driver) raced(ctx context.Context, r *request) (*forkcore.CacheEntry, error) {
+func (d *driver) raced(ctx context.Context, r *request, u forkcore.Usage) (*forkcore.CacheEntry, error) {
+	if r.row.First {
+		return d.racedSibling(ctx, r, u)
+	}
 	entries, err := d.e.o.Store.CacheEntries(ctx, d.session.ID)
 	if err != nil {
 		return nil, fmt.Errorf("load cache entries: %w", err)
@@ -99,6 +102,41 @@ func (d *driver) raced(ctx context.Context, r *request) (*forkcore.CacheEntry, e
 		}
 	}
 	return longest, nil
+}
+
+// racedSibling is what a sibling was about to write, sent before r with the
+// same prefix and not answered yet when r was sent. Rows tell it, not entries: siblings that start together begin to be answered
+// together, and what each finds in the store then is a matter of luck.
+func (d *driver) racedSibling(ctx context.Context, r *request, u forkcore.Usage) (*forkcore.CacheEntry, error) {
+	dis, err := d.e.o.Store.Dispatch(ctx, d.run.DispatchID)
+	if err != nil {
+		return nil, fmt.Errorf("load dispatch: %w", err)
+	}
+	if len(r.row.Marks) == 0 {
+		return nil, nil
+	}
+	since := r.row.StartedAt
+	for i, id := range dis.RunIDs {
+		if id == d.run.ID {
+			continue
+		}
+		rows, err := d.e.o.Store.Requests(ctx, id)
+		if err != nil {
+			return nil, fmt.Errorf("load requests of a sibling: %w", err)
+		}
+		for _, row := range rows {
+			earlier := row.StartedAt.Before(since) || row.StartedAt.Equal(since) && i < d.run.Index
+			unanswered := (row.FirstEventAt == nil || row.FirstEventAt.After(since)) && (row.EndedAt == nil || row.EndedAt.After(since))
+			if row.Prefix == r.row.Prefix && earlier && unanswered && row.Status != forkcore.RequestError {
+				last := r.row.Marks[len(r.row.Marks)-1]
+				return &forkcore.CacheEntry{
+					Prefix: row.Prefix, Bytes: last.Offset, Tokens: u.Cached(), Exact: true, TTL: last.TTL, UsedAt: row.StartedAt,
+					RunID: id, N: row.N, Scope: row.Scope,
+				}, nil
+			}
+		}
+	}
+	return nil, nil
 }
 
 // explain says why a request read less than it could have. What it takes
