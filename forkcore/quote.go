@@ -82,6 +82,9 @@ type Quote struct {
 	MinimumNanoUSD     *int64 `json:"minimum_nanousd"`      // FanOut.Minimum at the present temperature
 	ColdHourNanoUSD    *int64 `json:"cold_1h_nanousd"`      // as cold, with writes that last an hour
 	ColdUngatedNanoUSD *int64 `json:"cold_ungated_nanousd"` // all at once with nothing held
+	// ReserveNanoUSD is what budgets must have left for each request in flight: it may cost that much at most, and
+	// holds it until its cost is known.
+	ReserveNanoUSD *int64 `json:"reserve_nanousd"`
 	// TooShort says that the shared prefix is under the model's minimum, so that nothing is cached and nothing can miss.
 	TooShort           bool  `json:"too_short"`
 	MinCacheableTokens int64 `json:"min_cacheable_tokens"` // 0 = not known

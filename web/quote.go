@@ -101,7 +101,7 @@ func newOffer(q forkcore.Quote, forks int, wish forkcore.GateMode, session forkc
 	v.Bars = quoteBars(q)
 	v.GateWhy = gateWhy(q, wish)
 	v.Sentence = quoteSentence(q, info.MinCacheable)
-	v.Short = shortOf(session, budget, cost)
+	v.Short = shortOf(session, budget, q)
 	v.Least, v.TooShort, v.Cold = dollars(q.MinimumNanoUSD), q.TooShort, q.ColdNote
 	if w := q.Window; w != nil {
 		v.Window, v.WindowNote = "not known", ""
@@ -262,19 +262,37 @@ func quoteSentence(q forkcore.Quote, least int64) string {
 	return "Nothing is held yet, and all forks start at once, so each writes the prefix itself."
 }
 
-// shortOf compares a price with what is left of the budgets, in nano-dollars.
-func shortOf(session forkcore.Session, budget int64, cost *int64) string {
+// shortOf compares what a fan-out costs and reserves with what is left of the budgets, in nano-dollars.
+func shortOf(session forkcore.Session, budget int64, q forkcore.Quote) string {
 	if session.BudgetNanoUSD > 0 {
 		left := session.BudgetNanoUSD - session.Cost.NanoUSD - session.ReservedNanoUSD
-		switch {
-		case left <= 0:
+		if left <= 0 {
 			return "The budget of the session is used up: no fork will start."
-		case cost != nil && *cost > left:
-			return "The session has " + dollars(&left) + " left, less than the first requests cost: not all forks will start."
+		}
+		if s := reaches("The session has "+dollars(&left)+" left", left, q); s != "" {
+			return s
 		}
 	}
-	if budget > 0 && cost != nil && *cost > budget {
-		return "The budget of " + dollars(&budget) + " is less than the first requests cost: not all forks will start."
+	if budget > 0 {
+		return reaches("The budget is "+dollars(&budget), budget, q)
+	}
+	return ""
+}
+
+// reaches says which forks an amount does not reach for; empty: it reaches for all.
+func reaches(what string, left int64, q forkcore.Quote) string {
+	cost, reserve := q.Expected(), q.ReserveNanoUSD
+	if cost == nil || reserve == nil {
+		return ""
+	}
+	all := int64(q.Children) * *reserve
+	switch {
+	case *reserve > left:
+		return what + ", and each request holds " + dollars(reserve) + " until its cost is known: no fork will start."
+	case *cost > left:
+		return what + ", less than the first requests cost: not all forks will start."
+	case all > left:
+		return what + ", and each request holds " + dollars(reserve) + " until its cost is known: forks in flight together may find too little left. " + dollars(&all) + " are enough for all first requests at once."
 	}
 	return ""
 }

@@ -34,6 +34,11 @@ func TestNewOffer(t *testing.T) {
 	unpriced := forkcore.Quote{Model: "my-model", Children: 2, SharedTokens: 100, Gate: true}
 	short := cold
 	short.SharedTokens = 100
+	held := func(reserve int64) forkcore.Quote {
+		q := warmQuote(5)
+		q.ReserveNanoUSD = &reserve
+		return q
+	}
 	for name, test := range map[string]struct {
 		quote    forkcore.Quote
 		wish     forkcore.GateMode
@@ -50,8 +55,10 @@ func TestNewOffer(t *testing.T) {
 		"no price":          {unpriced, forkcore.GateAuto, forkcore.Session{BudgetNanoUSD: 1, Cost: forkcore.Cost{}}, 5, "no price", []string{"as soon as they can read"}},
 		"too short":         {short, forkcore.GateAuto, forkcore.Session{}, 0, "$0.1200", []string{"too short to be cached", "from 512 tokens on"}},
 		"budget used up":    {warmQuote(5), forkcore.GateAuto, forkcore.Session{BudgetNanoUSD: 9, Cost: forkcore.Cost{NanoUSD: 9}}, 0, "$0.0240", []string{"is used up: no fork will start"}},
-		"session too small": {warmQuote(5), forkcore.GateAuto, forkcore.Session{BudgetNanoUSD: 20_000_000}, 0, "$0.0240", []string{"The session has $0.0200 left"}},
-		"budget too small":  {warmQuote(5), forkcore.GateAuto, warm, 10_000_000, "$0.0240", []string{"The budget of $0.0100 is less"}},
+		"session too small": {held(20_000_000), forkcore.GateAuto, forkcore.Session{BudgetNanoUSD: 20_000_000}, 0, "$0.0240", []string{"The session has $0.0200 left, less than the first requests cost: not all forks will start."}},
+		"budget too small":  {held(10_000_000), forkcore.GateAuto, warm, 10_000_000, "$0.0240", []string{"The budget is $0.0100, less than the first requests cost"}},
+		"nothing starts":    {held(30_000_001), forkcore.GateAuto, warm, 30_000_000, "$0.0240", []string{"The budget is $0.0300, and each request holds $0.0300 until its cost is known: no fork will start."}},
+		"not all at once":   {held(30_000_000), forkcore.GateAuto, warm, 149_999_999, "$0.0240", []string{"forks in flight together may find too little left. $0.1500 are enough"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := newOffer(test.quote, test.quote.Children, test.wish, test.session, test.budget, catalogue, noon.Add(time.Minute))

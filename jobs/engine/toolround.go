@@ -298,6 +298,10 @@ func (e *Engine) planDispatch(ctx context.Context, s forkcore.Session, in inheri
 	}
 	info, priced := e.o.Catalogue.Model(s.Model)
 	p.quote = forkcore.NewQuote(info, priced, snap, p.best, p.blocks, gate, jobs)
+	if priced {
+		need := reservation(info, p.best, snap.Bytes)
+		p.quote.ReserveNanoUSD = &need
+	}
 	return p, nil
 }
 

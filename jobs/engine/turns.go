@@ -192,11 +192,10 @@ func (e *Engine) affordTurn(s forkcore.Session) error {
 // affordForks refuses a fan-out of which not even one first request could be
 // reserved.
 func (e *Engine) affordForks(s forkcore.Session, p *dispatchPlan) error {
-	info, priced := e.o.Catalogue.Model(s.Model)
-	if !priced {
+	if p.quote.ReserveNanoUSD == nil {
 		return nil
 	}
-	need := reservation(info, p.best, p.snapshot.Bytes)
+	need := *p.quote.ReserveNanoUSD
 	if s.BudgetNanoUSD > 0 {
 		if err := fits("session", s.BudgetNanoUSD-s.Cost.NanoUSD-s.ReservedNanoUSD, need); err != nil {
 			return err
