@@ -329,9 +329,8 @@ func TestManyWindows(t *testing.T) {
 			t.Error("a window says that it is not up to date")
 		}
 	}
-	if n := front.open(); n > 5 {
-		t.Errorf("%d streams are open, want 5 at most", n)
-	}
+	// The windows beyond five ask every few seconds, and one of them may be answered right now; a sixth stream would stay.
+	eventually(t, "five streams at most to be open", func() bool { return front.open() <= 5 })
 }
 
 // startBehindProxy boots the program with a session behind a proxy: p is asked directly, signedIn is what browsers see.
