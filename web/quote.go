@@ -109,7 +109,9 @@ func newOffer(q forkcore.Quote, forks int, wish forkcore.GateMode, session forkc
 			v.Window, v.WindowNote = grouped(w.InputTokens())+" of "+tokens(w.Tokens), w.Note
 		}
 	}
-	v.advise(q)
+	if forks > 0 { // nothing is advised about text that nobody wrote
+		v.advise(q)
+	}
 	return v
 }
 

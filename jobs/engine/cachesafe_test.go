@@ -59,7 +59,7 @@ func (y *yard) snapshotOf(e *engine.Engine, prompt string) forkcore.Digest {
 }
 
 // M62, M63: the slot's version rises once with each main turn that is done; forks, however they end, and stopped turns leave it alone.
-func TestM63_OnlyMainTurnsWriteTheSlot(t *testing.T) {
+func TestM62_M63_OnlyMainTurnsWriteTheSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := newYard(t, answering)
 		if c := y.sessionNow().CacheSafe; c != nil {
