@@ -144,7 +144,10 @@ func (c *Checker) note(v Violation) {
 func messagePath(i int) string { return "messages." + strconv.Itoa(i) }
 
 func blockPath(message, block int) string {
-	return messagePath(message) + ".content." + strconv.Itoa(block)
+	b := make([]byte, 0, 40) // one allocation: every mark of every request asks
+	b = strconv.AppendInt(append(b, "messages."...), int64(message), 10)
+	b = strconv.AppendInt(append(b, ".content."...), int64(block), 10)
+	return string(b)
 }
 
 // begin closes the last message and opens the next.

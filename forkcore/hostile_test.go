@@ -11,21 +11,6 @@ func plainHead() []byte {
 	return EncodeHead(Params{Model: "m", MaxTokens: 10}, []ToolSpec{AgentTool()}, "You are careful.")
 }
 
-func wireMessage(t *testing.T, role Role, blocks ...string) Message {
-	t.Helper()
-	raws := make([][]byte, len(blocks))
-	for i, b := range blocks {
-		raws[i] = []byte(b)
-	}
-	m, err := ParseMessage(EncodeMessage(role, raws...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
-func textOf(s string) string { return string(AppendTextBlock(nil, s)) }
-
 // An endpoint answers with a block that carries cache_control. It is admitted,
 // and from then on every request of the session is refused.
 func TestAnswerWithCacheControlIsAdmittedAndKillsTheSession(t *testing.T) {
@@ -35,12 +20,12 @@ func TestAnswerWithCacheControlIsAdmittedAndKillsTheSession(t *testing.T) {
 		"thinking":  `{"type":"thinking","thinking":"t","signature":"s","cache_control":{"type":"ephemeral"}}`,
 		"citations": `{"type":"text","text":"hi","citations":[{"type":"x","cache_control":{"type":"ephemeral"}}]}`,
 	} {
-		p := NewPrefix(plainHead()).Append(wireMessage(t, RoleUser, textOf("go")))
-		answer := wireMessage(t, RoleAssistant, block)
+		p := NewPrefix(plainHead()).Append(message(t, RoleUser, text("go")))
+		answer := message(t, RoleAssistant, []byte(block))
 		if err := p.Admit(answer); err != nil {
 			continue // refused: fine
 		}
-		next := p.Append(answer).Append(wireMessage(t, RoleUser, textOf("more")))
+		next := p.Append(answer).Append(message(t, RoleUser, text("more")))
 		plan, err := PlanMarks(Plan{Prefix: next})
 		if err != nil {
 			t.Fatal(err)
@@ -55,7 +40,7 @@ func TestAnswerWithCacheControlIsAdmittedAndKillsTheSession(t *testing.T) {
 func TestMarksOfAnswersAddUp(t *testing.T) {
 	p := NewPrefix(plainHead())
 	for i := 0; i < 6; i++ {
-		p = p.Append(wireMessage(t, RoleUser, textOf("go")))
+		p = p.Append(message(t, RoleUser, text("go")))
 		plan, err := PlanMarks(Plan{Prefix: p})
 		if err != nil {
 			t.Fatal(err)
@@ -63,7 +48,7 @@ func TestMarksOfAnswersAddUp(t *testing.T) {
 		if err := Refuse(p.Violations(plan.Marks, Params{MaxTokens: 10}, 1000)); err != nil {
 			t.Fatalf("turn %d: %v", i+1, err)
 		}
-		a := wireMessage(t, RoleAssistant, `{"type":"text","text":"hi","cache_control":{"type":"ephemeral"}}`)
+		a := message(t, RoleAssistant, []byte(`{"type":"text","text":"hi","cache_control":{"type":"ephemeral"}}`))
 		if err := p.Admit(a); err != nil {
 			return
 		}
@@ -74,9 +59,9 @@ func TestMarksOfAnswersAddUp(t *testing.T) {
 // An open last message without a block: the child's body is no JSON, and nobody notices.
 func TestLoadSnapshotWithEmptyOpenMessage(t *testing.T) {
 	head := plainHead()
-	m := EncodeMessage(RoleUser, []byte(textOf("go")))
+	m := EncodeMessage(RoleUser, text("go"))
 	open := []byte(`{"role":"user","content":[`)
-	hist := NewPrefix(head).Append(wireMessage(t, RoleUser, textOf("go")))
+	hist := NewPrefix(head).Append(message(t, RoleUser, text("go")))
 	n, id := hist.Tail()
 	s := Snapshot{ID: id, Bytes: n, Segments: []Segment{{}, {}, {Open: true}}}
 	base, err := LoadSnapshot(s, [][]byte{head, m, open})
@@ -108,7 +93,7 @@ func TestQuoteNegative(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hist := NewPrefix(plainHead()).Append(wireMessage(t, RoleUser, textOf("go"))).Append(wireMessage(t, RoleAssistant, textOf("ok")))
+	hist := NewPrefix(plainHead()).Append(message(t, RoleUser, text("go"))).Append(message(t, RoleAssistant, text("ok")))
 	for _, id := range cat.IDs() {
 		info, _ := cat.Model(id)
 		for _, tokens := range []int64{0, 1, 64, 3_000_000_000} {

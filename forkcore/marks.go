@@ -60,7 +60,7 @@ func PlanMarks(p Plan) (Planned, error) {
 	out.Tail, tail = r.Tail()
 	for i := range p.Entries {
 		e := &p.Entries[i]
-		if d, ok := r.At(e.Bytes); !ok || d != e.Prefix {
+		if !r.StartsWith(*e) {
 			continue
 		}
 		if p.Snapshot != nil && p.FirstRequest && e.Bytes > p.Snapshot.Bytes {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sort"
-	"strconv"
 )
 
 // Prefix is the canonical bytes that a request starts with: the head, then
@@ -63,7 +62,8 @@ func NewPrefix(head []byte) *Prefix {
 		p.system = jsonPath(head[:at])
 	}
 	h.Write(head[at:])
-	p.sum = h.state()
+	id := h.digest()
+	p.sha256, p.sum = &id, h.state()
 	return p
 }
 
@@ -177,13 +177,13 @@ func (p *Prefix) Len() int64 { return p.end }
 // Head is the prefix without any message.
 func (p *Prefix) Head() *Prefix {
 	if s := p.root.shared; s != nil {
-		return NewPrefix(s.segments[0])
+		return s.head
 	}
 	return p.root
 }
 
 // HeadID is the digest of the head's bytes.
-func (p *Prefix) HeadID() Digest { return DigestOf(p.Head().piece) }
+func (p *Prefix) HeadID() Digest { return *p.Head().sha256 }
 
 // ForkTags counts the boilerplates in user messages: how deep a fork this is
 // the history of, as far as the history still tells.
@@ -219,6 +219,12 @@ func (p *Prefix) At(offset int64) (d Digest, ok bool) {
 	return e.id, ok
 }
 
+// StartsWith reports whether p begins with what an entry of the provider holds.
+func (p *Prefix) StartsWith(e CacheEntry) bool {
+	d, ok := p.At(e.Bytes)
+	return ok && d == e.Prefix
+}
+
 func (p *Prefix) blockAt(offset int64) (blockEnd, bool) {
 	l := p
 	for l != nil && l.start >= offset {
@@ -239,10 +245,7 @@ func (p *Prefix) path(e blockEnd) string {
 	if e.message < 0 {
 		return p.root.system
 	}
-	b := make([]byte, 0, 40)
-	b = strconv.AppendInt(append(b, "messages."...), int64(e.message), 10)
-	b = strconv.AppendInt(append(b, ".content."...), int64(e.block), 10)
-	return string(b)
+	return blockPath(e.message, e.block)
 }
 
 // unanswered is the index of the first message but the last whose tool calls
@@ -310,6 +313,7 @@ func (p *Prefix) Segments() ([]Segment, [][]byte) {
 // inheritance is what a link of many segments knows beyond its bytes.
 type inheritance struct {
 	manifest []Segment
+	head     *Prefix // its first segment alone
 	// segments are the bytes as they were read, apart from the link's own: two
 	// copies, so that a byte that changed in memory shows (see Verify).
 	segments [][]byte
@@ -396,7 +400,7 @@ func joinSegments(manifest []Segment, segments [][]byte) (*Prefix, error) {
 	for _, l := range chain.chain() {
 		p.ends = append(p.ends, l.ends...)
 	}
-	p.shared = &inheritance{manifest: manifest, segments: segments}
+	p.shared = &inheritance{manifest: manifest, head: chain.root, segments: segments}
 	return p, nil
 }
 

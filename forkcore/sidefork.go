@@ -56,7 +56,7 @@ func NewSideFork(slot CacheSafeParams, history *Prefix, instruction string) (*Si
 func (p *Prefix) entriesOf(entries []CacheEntry) []CacheEntry {
 	var out []CacheEntry
 	for _, e := range entries {
-		if d, ok := p.At(e.Bytes); ok && d == e.Prefix {
+		if p.StartsWith(e) {
 			out = append(out, e)
 		}
 	}

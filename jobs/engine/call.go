@@ -225,11 +225,6 @@ func (e *Engine) liveNow() func(forkcore.CacheEntry) bool {
 	}
 }
 
-// reservedOutput is the output that a request reserves, in tokens.
-// reservation is what a request of so many bytes may cost at most by the rule
-// of the budget: what is held at the read price, the rest at the write price
-// and three bytes a token, and 4,096 tokens of output.
-// reserve is the reservation of one request; a model without a price reserves nothing.
 // attempt sends one request. A *forkcore.ModelError may be tried again.
 func (d *driver) attempt(ctx context.Context, attempt int, ungated bool) error {
 	r, err := d.build(ctx, attempt)
@@ -313,10 +308,6 @@ func (d *driver) firstEvent(ctx context.Context, r *request, ev *forkcore.ModelS
 	return nil
 }
 
-// entriesAfter says what the provider holds after a response, learnt from
-// usage and not from the marks alone: a prefix under the model's minimum writes nothing. The
-// token count at the last mark is exact; counts at earlier marks keep what was known and are
-// estimated by their share of bytes otherwise.
 // settle books the answer and appends it in one step.
 func (d *driver) settle(ctx context.Context, r *request, end *forkcore.ModelEnd) error {
 	// The answer is there and paid for: it is kept though the run is being stopped.
@@ -406,10 +397,3 @@ func outputBytes(end *forkcore.ModelEnd) int64 {
 	}
 	return n
 }
-
-// expectedInput is what a request should have used before its first event: what
-// was expected from the cache, and the rest of its bytes written.
-// settleAborted closes the row of a request that gave no answer. What it used
-// is known as far as its first event said, and the output is estimated from the text seen. Before its first event
-// the usage is unknown; the cost is nothing when the endpoint answered with an error or was not reached, and else an estimate.
-// tailMark is the offset of the last mark beyond the shared prefix.

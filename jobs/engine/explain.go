@@ -51,8 +51,7 @@ func (d *driver) lost(ctx context.Context, best *forkcore.CacheEntry, entries []
 			before = &entries[i] // as it was used last
 		}
 	}
-	id, ok := d.view.Prefix.At(before.Bytes)
-	if ok && id == before.Prefix || !live(*before) || best != nil && best.Tokens >= before.Tokens {
+	if d.view.Prefix.StartsWith(*before) || !live(*before) || best != nil && best.Tokens >= before.Tokens {
 		return nil, nil
 	}
 	return before, nil
@@ -93,9 +92,8 @@ func (d *driver) raced(ctx context.Context, r *request, u forkcore.Usage) (*fork
 	live := d.e.liveNow()
 	for i := range entries {
 		e := &entries[i]
-		id, ok := d.view.Prefix.At(e.Bytes)
 		switch {
-		case !ok || id != e.Prefix || e.Bytes > last || !live(*e):
+		case !d.view.Prefix.StartsWith(*e) || e.Bytes > last || !live(*e):
 		case r.plan.Best != nil && e.Bytes <= r.plan.Best.Bytes: // it could be read all along
 		case longest == nil || e.Bytes > longest.Bytes:
 			longest = e

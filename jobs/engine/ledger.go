@@ -9,8 +9,12 @@ import (
 	"forkyard/forkcore"
 )
 
+// reservedOutput is the output that a request reserves, in tokens.
 const reservedOutput = 4096
 
+// reservation is what a request of so many bytes may cost at most by the rule
+// of the budget: what is held at the read price, the rest at the write price
+// and three bytes a token, and 4,096 tokens of output.
 func reservation(info forkcore.ModelInfo, held *forkcore.CacheEntry, bytes int64) int64 {
 	u := forkcore.Usage{Output: reservedOutput}
 	if held != nil {
@@ -21,6 +25,7 @@ func reservation(info forkcore.ModelInfo, held *forkcore.CacheEntry, bytes int64
 	return info.Cost(u)
 }
 
+// reserve is the reservation of one request; a model without a price reserves nothing.
 func (d *driver) reserve(r *request) int64 {
 	info, ok := d.e.o.Catalogue.Model(d.params.Model)
 	if !ok {
@@ -29,6 +34,10 @@ func (d *driver) reserve(r *request) int64 {
 	return reservation(info, r.plan.Best, r.row.BodyBytes)
 }
 
+// entriesAfter says what the provider holds after a response, learnt from
+// usage and not from the marks alone: a prefix under the model's minimum writes nothing. The
+// token count at the last mark is exact; counts at earlier marks keep what was known and are
+// estimated by their share of bytes otherwise.
 func (d *driver) entriesAfter(r *request, u forkcore.Usage) []forkcore.CacheEntry {
 	if u.Cached() == 0 || len(r.row.Marks) == 0 {
 		return nil
@@ -67,6 +76,8 @@ func (d *driver) book(row *forkcore.RequestRow, u forkcore.Usage) {
 	}
 }
 
+// expectedInput is what a request should have used before its first event: what
+// was expected from the cache, and the rest of its bytes written.
 func expectedInput(row forkcore.RequestRow) forkcore.Usage {
 	var u forkcore.Usage
 	if row.ExpectedRead != nil {
@@ -76,6 +87,9 @@ func expectedInput(row forkcore.RequestRow) forkcore.Usage {
 	return u
 }
 
+// settleAborted closes the row of a request that gave no answer. What it used
+// is known as far as its first event said, and the output is estimated from the text seen. Before its first event
+// the usage is unknown; the cost is nothing when the endpoint answered with an error or was not reached, and else an estimate.
 func (d *driver) settleAborted(ctx context.Context, row forkcore.RequestRow, seenBytes int64, cause error) error {
 	now := time.Now()
 	row.EndedAt, row.Error = &now, cause.Error()
@@ -108,6 +122,7 @@ func (d *driver) settleAborted(ctx context.Context, row forkcore.RequestRow, see
 	return nil
 }
 
+// tailMark is the offset of the last mark beyond the shared prefix.
 func tailMark(row forkcore.RequestRow) int64 {
 	var tail int64
 	for _, m := range row.Marks {
