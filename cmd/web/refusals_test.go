@@ -101,13 +101,16 @@ func TestEndpointTrouble(t *testing.T) {
 	}
 }
 
-// workspace reads the sample's path off the banner.
-func (p *program) workspace() string {
-	for _, l := range strings.Split(p.out.String(), "\n") {
-		if dir, ok := strings.CutPrefix(strings.TrimSpace(l), "Workspace"); ok {
-			return strings.TrimSpace(dir)
+// workspace reads the sample's path off the banner, which goes on for some lines after its first one let the test begin.
+func (p *program) workspace() (dir string) {
+	p.t.Helper()
+	eventually(p.t, "the banner to name a workspace", func() bool {
+		for l := range strings.Lines(p.out.String()) {
+			if after, ok := strings.CutPrefix(strings.TrimLeft(l, " "), "Workspace"); ok && dir == "" && strings.HasSuffix(l, "\n") {
+				dir = strings.TrimSpace(after)
+			}
 		}
-	}
-	p.t.Fatal("the banner names no workspace")
-	return ""
+		return dir != ""
+	})
+	return dir
 }
