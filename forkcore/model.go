@@ -33,6 +33,47 @@ type Model interface {
 // and Betas of the scope are empty: the response names the one, each request the other.
 type Scoped interface{ Scope() Scope }
 
+// Caching says how an endpoint keeps prefixes.
+type Caching string
+
+// The ways of keeping prefixes.
+const (
+	CachingMarks     Caching = "marks"     // entries at cache_control marks, as documented for the Messages API
+	CachingAutomatic Caching = "automatic" // whatever a slot still holds is reused; marks are ignored
+	CachingUnknown   Caching = "unknown"   // nothing is reported
+)
+
+// Traits are the points in which an endpoint may differ from the documented Messages API.
+type Traits struct {
+	// Name is the endpoint's kind for people, such as "Anthropic API" or "llama.cpp".
+	Name    string
+	Caching Caching
+	// Prewarm says that max_tokens 0 is accepted, Diagnostics that the diagnostics field is.
+	Prewarm, Diagnostics bool
+	// Ramp says that a sudden rise of requests is refused, so that a fan-out starts by degrees.
+	Ramp bool
+}
+
+// Described is a Model that knows its endpoint. One that does not is taken for the documented API.
+type Described interface{ Traits() Traits }
+
+// RateLimit is one of the provider's limits as a response told it.
+// Source: Messages API, rate limits: headers anthropic-ratelimit-<name>-{limit,remaining,reset}.
+type RateLimit struct {
+	// Name is "requests", "tokens", "input-tokens" or "output-tokens", or another that the provider invents.
+	Name      string    `json:"name"`
+	Limit     int64     `json:"limit"`
+	Remaining int64     `json:"remaining"`
+	Reset     time.Time `json:"reset"` // when it is whole again; zero = not told
+}
+
+// StopDetails say more about a stop reason. Source: Messages API, stop_details, of refusals only.
+type StopDetails struct {
+	Type        string `json:"type"`
+	Category    string `json:"category,omitempty"`
+	Explanation string `json:"explanation,omitempty"`
+}
+
 // ModelEvent is *ModelStart, *ModelDelta or *ModelEnd.
 type ModelEvent interface{ modelEvent() }
 
@@ -49,6 +90,8 @@ type ModelStart struct {
 	Workspace string
 	// Diagnosis is the provider's answer to the request's diagnostics; nil = none, or no difference.
 	Diagnosis *Diagnosis
+	// Limits are what the response's headers told; nil = nothing.
+	Limits []RateLimit
 }
 
 // ModelDelta is a piece of text for people who watch. It is never stored.
@@ -69,6 +112,8 @@ type ModelEnd struct {
 	// streamed, thinking with its signature, unknown blocks verbatim.
 	Blocks     [][]byte
 	StopReason string
+	// StopDetails belong to a refusal; nil = none.
+	StopDetails *StopDetails
 	// Usage is the final usage: input classes from message_start unless
 	// message_delta repeated them, output cumulative.
 	Usage      Usage
@@ -97,6 +142,13 @@ type ModelError struct {
 	Unsent bool
 	// RetryAfter is the provider's wish; 0 when it gave none.
 	RetryAfter time.Duration
+	// KeyRefused says that no request with this key will succeed until a person acts: it is not valid, or its
+	// credit or spend limit is used up.
+	KeyRefused bool
+	// Ramp says that requests came too suddenly (ramp_limit_exceeded), not that there were too many.
+	Ramp bool
+	// Limits are what the response's headers told; nil = nothing.
+	Limits []RateLimit
 }
 
 func (e *ModelError) Error() string {

@@ -79,6 +79,10 @@ type RequestRow struct {
 	Diagnostics *Diagnostics `json:"diagnostics,omitempty"`
 	// Diagnosis is the provider's answer; nil = none, or no difference.
 	Diagnosis *Diagnosis `json:"diagnosis,omitempty"`
+	// Limits are the provider's rate limits as this response told them; nil = it told none.
+	Limits []RateLimit `json:"rate_limits,omitempty"`
+	// StopDetails say more about a refusal; nil = nothing.
+	StopDetails *StopDetails `json:"stop_details,omitempty"`
 	// LogSeq is the last log entry that the request was built from: replaying the log up to it rebuilds the body.
 	LogSeq int64 `json:"log_seq"`
 	// AtRisk is true for a request whose rendered prompt was lost and came out differently when it was rendered anew:

@@ -78,6 +78,13 @@ const (
 	CodeInternal        = "internal"
 )
 
+// Codes of the reason of a waiting run: what it waits for.
+const (
+	WaitRateLimit = "rate_limit"
+	// WaitProvider is a key that the endpoint refuses. A person ends it: by another key, or by mending the account.
+	WaitProvider = "provider"
+)
+
 // Reason says why a run is where it is and what a person can do next.
 type Reason struct {
 	Code     string `json:"code"`

@@ -30,6 +30,15 @@ func Fingerprint(value string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
+// Account names the key at its endpoint: what rate limits, credit and refusals
+// belong to. It holds neither the key nor the URL; of a scope that told nothing it is empty.
+func (s Scope) Account() string {
+	if s.Endpoint == "" {
+		return ""
+	}
+	return s.Endpoint + "-" + s.Key
+}
+
 // WithBetas is s for requests that carry a beta set.
 func (s Scope) WithBetas(betas []string) Scope {
 	s.Betas = strings.Join(LatchBetas(betas), ",")

@@ -38,7 +38,10 @@ type Session struct {
 	Thinking       json.RawMessage // as sent to the provider; empty = not sent
 	Effort         string          // empty = not sent
 	// Betas is the anthropic-beta set as latched when the session was created (see LatchBetas); empty = no header.
-	Betas         []string
+	Betas []string
+	// Account is the key at its endpoint that the session's requests are bound to (see Scope.Account); empty before the
+	// first request. Caches are not shared across accounts for sure, so it changes only when a key replaces another.
+	Account       string
 	BudgetNanoUSD int64 // 0 = none
 	Interactive   bool
 	// AutoBackground is after how long a foreground turn moves to a worker; 0 = never.
