@@ -12,17 +12,17 @@ import (
 
 // messageBody is the message object of the API.
 type messageBody struct {
-	ID           string     `json:"id"`
-	Type         string     `json:"type"`
-	Role         string     `json:"role"`
-	Model        string     `json:"model"`
-	Content      []any      `json:"content"`
-	StopReason   *string    `json:"stop_reason"`
-	StopSequence *string    `json:"stop_sequence"`
-	StopDetails  *struct{}  `json:"stop_details"`
-	Container    *struct{}  `json:"container"`
-	Diagnostics  *Diagnosis `json:"diagnostics"`
-	Usage        Usage      `json:"usage"`
+	ID           string       `json:"id"`
+	Type         string       `json:"type"`
+	Role         string       `json:"role"`
+	Model        string       `json:"model"`
+	Content      []any        `json:"content"`
+	StopReason   *string      `json:"stop_reason"`
+	StopSequence *string      `json:"stop_sequence"`
+	StopDetails  *stopDetails `json:"stop_details"`
+	Container    *struct{}    `json:"container"`
+	Diagnostics  *Diagnosis   `json:"diagnostics"`
+	Usage        Usage        `json:"usage"`
 }
 
 // answer is a reply made ready to send: ids and signatures given, cut to max_tokens and stop sequences.
@@ -30,8 +30,16 @@ type answer struct {
 	blocks         []Block
 	stopReason     string
 	stopSequence   *string
+	stopDetails    *stopDetails
 	outputTokens   int
 	thinkingTokens int
+}
+
+// stopDetails is the shape of [StopDetails].
+type stopDetails struct {
+	Type        string  `json:"type"`
+	Category    *string `json:"category"`
+	Explanation *string `json:"explanation"`
 }
 
 // Shapes of content blocks in answers.
@@ -108,10 +116,23 @@ func finish(p *prompt, reply Reply) answer {
 	default:
 		a.stopReason = "end_turn"
 	}
+	if a.stopReason == "refusal" {
+		a.stopDetails = &stopDetails{Type: "refusal"}
+		if d := reply.StopDetails; d != nil {
+			a.stopDetails.Category, a.stopDetails.Explanation = orNull(d.Category), orNull(d.Explanation)
+		}
+	}
 	if reply.OutputTokens > 0 {
 		a.outputTokens = reply.OutputTokens
 	}
 	return a
+}
+
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
 }
 
 func outputTokens(b Block) int {

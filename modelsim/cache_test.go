@@ -257,7 +257,7 @@ func TestFollowersReadAfterMessageStart(t *testing.T) {
 	sim, url := start(t, Options{Mind: MindFunc(func(_ context.Context, req *Request) (Reply, error) {
 		r := Reply{Blocks: []Block{TextBlock("one two three four")}}
 		if req.Stream {
-			r.Fault = &Fault{Kind: FaultHang, AfterEvents: 2}
+			r.Fault = &Fault{Kind: FaultSilence, AfterEvents: 2}
 		}
 		return r, nil
 	})})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
 	"time"
 )
@@ -75,8 +74,8 @@ func (x *exchange) serve() (*apiError, error) {
 		if f.Kind == FaultStatus || f.Kind == FaultErrorEvent && !p.Stream {
 			return f.apiError(), nil
 		}
-		if !p.Stream {
-			return nil, x.strike()
+		if !p.Stream && f.between() && f.Kind != FaultSlow {
+			return nil, newOutlet(x).strike()
 		}
 	}
 	x.message = messageBody{
@@ -90,9 +89,13 @@ func (x *exchange) serve() (*apiError, error) {
 	}
 	x.begin()
 	x.message.Content = x.answer.content()
-	x.message.StopReason, x.message.StopSequence = &x.answer.stopReason, x.answer.stopSequence
+	x.message.StopReason, x.message.StopSequence, x.message.StopDetails = &x.answer.stopReason, x.answer.stopSequence, x.answer.stopDetails
 	x.message.Usage = x.finalUsage()
-	writeJSON(x.w, http.StatusOK, x.message)
+	if x.reply.Fault == nil {
+		writeJSON(x.w, http.StatusOK, x.message)
+	} else if err := newOutlet(x).document(x.message); err != nil {
+		return nil, err
+	}
 	x.done()
 	return nil, nil
 }
@@ -148,41 +151,4 @@ func (x *exchange) log(err error) {
 		attrs = append(attrs, slog.String("error", err.Error()))
 	}
 	x.s.log.LogAttrs(x.ctx, slog.LevelInfo, "messages", attrs...)
-}
-
-// How an answer can end early.
-var (
-	errGone  = errors.New("the client went away")
-	errReset = errors.New("fault: connection reset")
-	errEOF   = errors.New("fault: the body ended without message_stop")
-	errEvent = errors.New("fault: error event")
-)
-
-// strike acts out a fault that ends the answer here.
-func (x *exchange) strike() error {
-	switch x.reply.Fault.Kind {
-	case FaultHang:
-		<-x.ctx.Done()
-		return errGone
-	case FaultErrorEvent:
-		return errEvent
-	case FaultEOF:
-		if !x.p.Stream {
-			return errReset // a single JSON document cannot end early and be a clean body
-		}
-		return errEOF
-	}
-	return errReset
-}
-
-// reset closes the connection with a TCP reset where the transport allows it, else ends the answer abruptly.
-func reset(w http.ResponseWriter) {
-	conn, _, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		panic(http.ErrAbortHandler) // the documented way to drop a connection; net/http does not log it
-	}
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0)
-	}
-	_ = conn.Close()
 }

@@ -1,10 +1,8 @@
 package modelsim
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 	"unicode/utf8"
 )
@@ -35,9 +33,9 @@ type (
 		Usage Usage     `json:"usage"`
 	}
 	stopDelta struct {
-		StopReason   string    `json:"stop_reason"`
-		StopSequence *string   `json:"stop_sequence"`
-		StopDetails  *struct{} `json:"stop_details"`
+		StopReason   string       `json:"stop_reason"`
+		StopSequence *string      `json:"stop_sequence"`
+		StopDetails  *stopDetails `json:"stop_details"`
 	}
 	bare struct {
 		Type string `json:"type"`
@@ -60,19 +58,12 @@ type (
 	}
 )
 
-// sse writes events and counts them, so that a fault can strike after a given one.
-type sse struct {
-	x    *exchange
-	rc   *http.ResponseController
-	sent int
-}
-
 // stream sends the answer as server-sent events. It returns why the stream ended early, nil for a complete one.
 func (x *exchange) stream() error {
 	h := x.w.Header()
 	h.Set("content-type", "text/event-stream; charset=utf-8")
 	h.Set("cache-control", "no-cache")
-	out := &sse{x: x, rc: http.NewResponseController(x.w)}
+	out := newOutlet(x)
 	if err := out.faulty(); err != nil {
 		return err
 	}
@@ -89,7 +80,7 @@ func (x *exchange) stream() error {
 			return err
 		}
 	}
-	delta := stopDelta{StopReason: x.answer.stopReason, StopSequence: x.answer.stopSequence}
+	delta := stopDelta{x.answer.stopReason, x.answer.stopSequence, x.answer.stopDetails}
 	if err := out.send("message_delta", messageDelta{"message_delta", delta, x.finalUsage()}); err != nil {
 		return err
 	}
@@ -98,7 +89,7 @@ func (x *exchange) stream() error {
 }
 
 // block sends one content block: start, deltas, stop.
-func (o *sse) block(i int, b Block) error {
+func (o *outlet) block(i int, b Block) error {
 	var start any
 	var deltas []any
 	switch b.Type {
@@ -126,8 +117,8 @@ func (o *sse) block(i int, b Block) error {
 		return err
 	}
 	for _, d := range deltas {
-		if wait(o.x.ctx, o.x.s.opts.DeltaDelay) != nil {
-			return errGone
+		if err := o.pause(); err != nil {
+			return err
 		}
 		if err := o.send("content_block_delta", blockDelta{"content_block_delta", i, d}); err != nil {
 			return err
@@ -137,7 +128,7 @@ func (o *sse) block(i int, b Block) error {
 }
 
 // send writes an event that counts and then lets a fault strike.
-func (o *sse) send(name string, v any) error {
+func (o *outlet) send(name string, v any) error {
 	if err := o.write(name, v); err != nil {
 		return err
 	}
@@ -145,47 +136,16 @@ func (o *sse) send(name string, v any) error {
 	return o.faulty()
 }
 
-func (o *sse) write(name string, v any) error {
-	if o.x.ctx.Err() != nil {
-		return errGone
-	}
-	var buf bytes.Buffer
-	fmt.Fprintf(&buf, "event: %s\ndata: ", name)
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil { // ends the line
+func (o *outlet) write(name string, v any) error {
+	o.buf.Reset()
+	o.buf.WriteString("event: ")
+	o.buf.WriteString(name)
+	o.buf.WriteString("\ndata: ")
+	if err := o.enc.Encode(v); err != nil { // ends the line
 		return fmt.Errorf("encoding event %s: %w", name, err)
 	}
-	buf.WriteByte('\n')
-	if _, err := o.x.w.Write(buf.Bytes()); err != nil {
-		return errGone
-	}
-	if err := o.rc.Flush(); err != nil {
-		return errGone
-	}
-	return nil
-}
-
-// faulty strikes when the reply's fault is due.
-func (o *sse) faulty() error {
-	f := o.x.reply.Fault
-	if f == nil || o.sent != f.AfterEvents {
-		return nil
-	}
-	if o.sent == 0 && f.Kind != FaultReset { // the headers of a 200 go out before an early end
-		o.x.s.record.update(o.x.kept, func(c *Captured) { c.Status = http.StatusOK })
-		o.x.w.WriteHeader(http.StatusOK)
-		if o.rc.Flush() != nil {
-			return errGone
-		}
-	}
-	if f.Kind == FaultErrorEvent {
-		body := f.apiError().body("")
-		if err := o.write("error", body); err != nil {
-			return err
-		}
-	}
-	return o.x.strike()
+	o.buf.WriteByte('\n')
+	return o.put(o.buf.Bytes())
 }
 
 // pieces cuts text into deltas of three words or so; joined they are the text.

@@ -190,7 +190,7 @@ func TestFaults(t *testing.T) {
 
 func TestHangEndsWithTheClient(t *testing.T) {
 	sim, url := start(t, Options{Mind: MindFunc(func(context.Context, *Request) (Reply, error) {
-		return Reply{Blocks: []Block{TextBlock("one two")}, Fault: &Fault{Kind: FaultHang, AfterEvents: 1}}, nil
+		return Reply{Blocks: []Block{TextBlock("one two")}, Fault: &Fault{Kind: FaultSilence, AfterEvents: 1}}, nil
 	})})
 	ctx, cancel := context.WithCancel(t.Context())
 	res, err := http.DefaultClient.Do(newRequest(ctx, "POST", url+"/v1/messages", streaming(hello)))
