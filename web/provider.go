@@ -14,7 +14,7 @@ import (
 // ProviderChecker asks the provider's endpoint whether it takes the key and offers a model. It spends no tokens and
 // answers within seconds. An error says only that ctx ended.
 type ProviderChecker interface {
-	Check(ctx context.Context, model string) (forkcore.ProviderCheck, error)
+	Check(ctx context.Context, model string, probe bool) (forkcore.ProviderCheck, error)
 }
 
 // Provider is what pages tell about the endpoint in use.
@@ -62,7 +62,7 @@ func (s *Server) checkProvider(c echo.Context) error {
 	if s.o.Provider.Checker == nil {
 		return &forkcore.ConflictError{Message: "There is no endpoint to check.", NextStep: "Set ANTHROPIC_API_KEY and start again."}
 	}
-	check, err := s.o.Provider.Checker.Check(c.Request().Context(), s.o.Provider.Model)
+	check, err := s.o.Provider.Checker.Check(c.Request().Context(), s.o.Provider.Model, false)
 	if err != nil {
 		return fmt.Errorf("checking the provider: %w", err)
 	}

@@ -15,7 +15,7 @@ type checker struct {
 	model string // that was asked for
 }
 
-func (c *checker) Check(_ context.Context, model string) (forkcore.ProviderCheck, error) {
+func (c *checker) Check(_ context.Context, model string, _ bool) (forkcore.ProviderCheck, error) {
 	c.model = model
 	return c.check, c.err
 }

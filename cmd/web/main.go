@@ -109,7 +109,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return fmt.Errorf("the Redis at FORKYARD_REDIS_URL: %w", err)
 	}
 
-	simulated, provider := c.simulated, web.Provider{BaseURL: cmp.Or(c.baseURL, anthropic.DefaultBaseURL), KeyEnd: keyEnd(c.apiKey), Model: c.model}
+	simulated, provider := c.simulated, web.Provider{BaseURL: cmp.Or(c.baseURL, anthropic.DefaultBaseURL), KeyEnd: anthropic.KeyEnd(c.apiKey), Model: c.model}
 	var cacheSince time.Time
 	if c.apiKey == "" && c.baseURL == "" {
 		url, stop, err := startSimulator()
@@ -265,14 +265,6 @@ func banner(w io.Writer, link string, simulated bool, c config, db *database, to
 		fmt.Fprintln(w, "  Workers     start cmd/worker with the same FORKYARD_REDIS_URL, key and base URL; forks wait in the queue until one runs")
 	}
 	fmt.Fprintln(w)
-}
-
-// keyEnd is enough of a key to tell it from others and too little to use; empty for a key that is short.
-func keyEnd(key string) string {
-	if len(key) < 20 {
-		return ""
-	}
-	return key[len(key)-4:]
 }
 
 func version() string {

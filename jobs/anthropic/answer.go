@@ -21,6 +21,7 @@ var errStopped = errors.New("the consumer stopped")
 type answer struct {
 	requestID  string
 	workspace  string
+	limits     []forkcore.RateLimit
 	log        *slog.Logger
 	started    bool
 	blocks     []*block
@@ -28,6 +29,7 @@ type answer struct {
 	size       int
 	usage      tokenCount
 	stopReason string
+	details    *forkcore.StopDetails
 }
 
 func newAnswer(requestID string, log *slog.Logger) *answer {
@@ -87,6 +89,9 @@ func (a *answer) event(name, data []byte, yield func(forkcore.ModelEvent, error)
 		a.usage.update(e.usage)
 		if s := decodeString(member(e.delta, "stop_reason")); s != "" {
 			a.stopReason = s
+		}
+		if d := stopDetails(member(e.delta, "stop_details")); d != nil {
+			a.details = d
 		}
 	case "message_stop":
 		return true, nil
@@ -160,6 +165,7 @@ func (a *answer) start(e streamEvent) (forkcore.ModelEvent, error) {
 		UsageKnown:        a.usage.known(),
 		Workspace:         a.workspace,
 		Diagnosis:         diagnosis(member(e.message, "diagnostics")),
+		Limits:            a.limits,
 	}, nil
 }
 
@@ -186,6 +192,21 @@ func diagnosis(value []byte) *forkcore.Diagnosis {
 
 // maxDiagnosisType is more than any verdict needs; it is stored with each request.
 const maxDiagnosisType = 100
+
+// stopDetails reads the details of a stop reason; nil for none. What no known form has is left out.
+// Source: Messages API, stop_details: of refusals, with a category and an explanation that may be null.
+func stopDetails(value []byte) *forkcore.StopDetails {
+	text := func(key string, limit int) string {
+		return forkcore.CutText(forkcore.CleanText(decodeString(member(value, key))), limit)
+	}
+	d := forkcore.StopDetails{
+		Type: text("type", maxDiagnosisType), Category: text("category", maxDiagnosisType), Explanation: text("explanation", maxMessageBytes),
+	}
+	if d == (forkcore.StopDetails{}) {
+		return nil
+	}
+	return &d
+}
 
 func (a *answer) blockStart(e streamEvent) (forkcore.ModelEvent, error) {
 	if e.index < 0 || a.byIndex[e.index] != nil {
@@ -249,7 +270,7 @@ func (a *answer) end() (*forkcore.ModelEnd, error) {
 	if a.stopReason == "" {
 		return nil, invalidf("message_stop without a stop reason")
 	}
-	end := &forkcore.ModelEnd{StopReason: a.stopReason, Usage: a.usage.usage(), UsageKnown: a.usage.known()}
+	end := &forkcore.ModelEnd{StopReason: a.stopReason, StopDetails: a.details, Usage: a.usage.usage(), UsageKnown: a.usage.known()}
 	ids := map[string]bool{}
 	for i, b := range a.blocks {
 		if !b.closed {

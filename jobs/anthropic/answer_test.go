@@ -237,7 +237,7 @@ func TestB09_B15_B16_B46_AnswerFailures(t *testing.T) {
 				t.Fatalf("no error, blocks %q", blockStrings(end))
 			}
 			c := newTestClient(t, Options{})
-			got := c.streamError(t.Context(), t.Context(), "req_1", err)
+			got := c.streamError(t.Context(), t.Context(), c.access.Load(), http.Header{"Request-Id": {"req_1"}}, err)
 			var e *forkcore.ModelError
 			if !errors.As(got, &e) {
 				t.Fatalf("got %T, want *ModelError", got)

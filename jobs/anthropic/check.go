@@ -23,14 +23,28 @@ const (
 	checkPage = 1000
 )
 
+// CheckKey is Check with another key than the one in use; nothing is changed. Beside the error of ctx it returns one for
+// a key that cannot be one.
+func (c *Client) CheckKey(ctx context.Context, key, model string, probe bool) (forkcore.ProviderCheck, error) {
+	key = strings.TrimSpace(key)
+	if err := checkKey(key); err != nil {
+		return forkcore.ProviderCheck{}, err
+	}
+	return c.check(ctx, c.newAccess(key, c.access.Load()), model, probe)
+}
+
 // Check asks the endpoint for its models, which tells whether it takes the key and spends no tokens, and whether model
 // is one of them. It ends within ten seconds. The error is that of ctx; whatever the endpoint does is an outcome.
 // Source: https://platform.claude.com/docs/en/api/models-list
-func (c *Client) Check(ctx context.Context, model string) (forkcore.ProviderCheck, error) {
+func (c *Client) Check(ctx context.Context, model string, probe bool) (forkcore.ProviderCheck, error) {
+	return c.check(ctx, c.access.Load(), model, probe)
+}
+
+func (c *Client) check(ctx context.Context, a *access, model string, _ bool) (forkcore.ProviderCheck, error) {
 	reqCtx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	var res *http.Response
-	page, err := c.sdk.Models.List(reqCtx, sdk.ModelListParams{Limit: sdk.Int(checkPage)}, readJSON(&res)...)
+	page, err := a.sdk.Models.List(reqCtx, sdk.ModelListParams{Limit: sdk.Int(checkPage)}, readJSON(&res)...)
 	if err == nil && len(page.Data) == 0 {
 		err = errors.New("the list of models is empty")
 	}
@@ -38,15 +52,15 @@ func (c *Client) Check(ctx context.Context, model string) (forkcore.ProviderChec
 		return forkcore.ProviderCheck{}, context.Cause(ctx)
 	}
 	if err != nil {
-		return c.checkFailure(reqCtx, res, err), nil
+		return c.checkFailure(reqCtx, a, res, err), nil
 	}
-	check := forkcore.ProviderCheck{Outcome: forkcore.ProviderOK, Models: len(page.Data), More: page.HasMore}
+	check := forkcore.ProviderCheck{Outcome: forkcore.ProviderOK, Models: len(page.Data), More: page.HasMore, Limits: limitsOf(res.Header)}
 	for _, m := range page.Data {
 		check.Offered = check.Offered || m.ID == model
 	}
 	if !check.Offered && model != "" {
 		// An alias, a dated name, or one on a further page.
-		m, err := c.sdk.Models.Get(reqCtx, model, sdk.ModelGetParams{}, readJSON(&res)...)
+		m, err := a.sdk.Models.Get(reqCtx, model, sdk.ModelGetParams{}, readJSON(&res)...)
 		if ctx.Err() != nil {
 			return forkcore.ProviderCheck{}, context.Cause(ctx)
 		}
@@ -70,7 +84,7 @@ func readJSON(res **http.Response) []option.RequestOption {
 	}
 }
 
-func (c *Client) checkFailure(ctx context.Context, res *http.Response, err error) forkcore.ProviderCheck {
+func (c *Client) checkFailure(ctx context.Context, a *access, res *http.Response, err error) forkcore.ProviderCheck {
 	var check forkcore.ProviderCheck
 	switch {
 	case ctx.Err() != nil:
@@ -78,6 +92,7 @@ func (c *Client) checkFailure(ctx context.Context, res *http.Response, err error
 	case res == nil:
 		check.Outcome, check.Detail = forkcore.ProviderUnreachable, c.connectionMessage(err)
 	default:
+		check.Limits = limitsOf(res.Header)
 		check.Outcome, check.Detail = outcomeOf(res.StatusCode), fmt.Sprintf("%s answered with status %d", c.baseURL, res.StatusCode)
 		var api *sdk.Error
 		switch {
@@ -91,7 +106,7 @@ func (c *Client) checkFailure(ctx context.Context, res *http.Response, err error
 			check.Detail += " and no list of models (" + cmp.Or(res.Header.Get("Content-Type"), "no content type") + ")"
 		}
 	}
-	check.Detail = forkcore.CutText(strings.TrimSpace(c.clean(check.Detail)), 500)
+	check.Detail = forkcore.CutText(strings.TrimSpace(a.clean(check.Detail)), 500)
 	return check
 }
 

@@ -34,7 +34,7 @@ func TestCheckWithSimulator(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := newTestClient(t, Options{BaseURL: srv.URL}).Check(t.Context(), test.model)
+			got, err := newTestClient(t, Options{BaseURL: srv.URL}).Check(t.Context(), test.model, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +88,7 @@ func TestCheckOfBrokenEndpoints(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			srv := httptest.NewServer(test.answer)
 			defer srv.Close()
-			got, err := newTestClient(t, Options{BaseURL: srv.URL}).Check(t.Context(), "claude-sonnet-5-5")
+			got, err := newTestClient(t, Options{BaseURL: srv.URL}).Check(t.Context(), "claude-sonnet-5-5", false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,7 +108,7 @@ func TestCheckWithoutServer(t *testing.T) {
 	_ = listener.Close()
 	for name, base := range map[string]string{"refused": "http://" + addr, "no such host": "http://host.invalid"} {
 		t.Run(name, func(t *testing.T) {
-			got, err := newTestClient(t, Options{BaseURL: base}).Check(t.Context(), "m")
+			got, err := newTestClient(t, Options{BaseURL: base}).Check(t.Context(), "m", false)
 			if err != nil || got.Outcome != forkcore.ProviderUnreachable || !strings.Contains(got.Detail, "check ") {
 				t.Errorf("got %+v, %v", got, err)
 			}
@@ -127,7 +127,7 @@ func (hanging) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestCheckEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		got, err := newTestClient(t, Options{HTTPClient: &http.Client{Transport: hanging{}}}).Check(t.Context(), "m")
+		got, err := newTestClient(t, Options{HTTPClient: &http.Client{Transport: hanging{}}}).Check(t.Context(), "m", false)
 		want := forkcore.ProviderCheck{Outcome: forkcore.ProviderUnreachable, Detail: "no answer from https://api.anthropic.com within 10s"}
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("error %v (-want +got):\n%s", err, diff)
@@ -142,7 +142,7 @@ func TestCheckEndsWithItsCaller(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("the browser went away")
 	cancel(gone)
-	_, err := newTestClient(t, Options{HTTPClient: &http.Client{Transport: hanging{}}}).Check(ctx, "m")
+	_, err := newTestClient(t, Options{HTTPClient: &http.Client{Transport: hanging{}}}).Check(ctx, "m", false)
 	if !errors.Is(err, gone) {
 		t.Errorf("error %v, want %v", err, gone)
 	}

@@ -18,9 +18,10 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	sdk "github.com/anthropics/anthropic-sdk-go/v2"
 	"github.com/anthropics/anthropic-sdk-go/v2/option"
 
 	"forkyard/forkcore"
@@ -63,13 +64,13 @@ type Options struct {
 
 // Client is a forkcore.Model. It is safe for concurrent use.
 type Client struct {
-	sdk     sdk.Client
-	key     string
-	baseURL string
-	scope   forkcore.Scope
-	log     *slog.Logger
-	idle    time.Duration
-	total   time.Duration
+	baseURL  string
+	options  []option.RequestOption // of every key's SDK client
+	access   atomic.Pointer[access]
+	adopting sync.Mutex // one change of the key at a time
+	log      *slog.Logger
+	idle     time.Duration
+	total    time.Duration
 }
 
 var (
@@ -97,15 +98,14 @@ func New(o Options) (*Client, error) {
 	if key == "" && u.Hostname() == officialHost {
 		return nil, errors.New("api.anthropic.com needs an API key: set ANTHROPIC_API_KEY")
 	}
-	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return nil, errors.New("the API key contains white space or characters that no key has: check ANTHROPIC_API_KEY")
+	if err := checkKey(key); err != nil {
+		return nil, err
 	}
 	if o.IdleTimeout < 0 || o.TotalTimeout < 0 {
 		return nil, errors.New("timeouts of the model client must not be negative")
 	}
 
-	c := &Client{key: key, baseURL: strings.TrimSuffix(base, "/"), log: o.Logger, idle: o.IdleTimeout, total: o.TotalTimeout}
-	c.scope = forkcore.Scope{Endpoint: forkcore.Fingerprint(c.baseURL), Key: forkcore.Fingerprint(key)}
+	c := &Client{baseURL: strings.TrimSuffix(base, "/"), log: o.Logger, idle: o.IdleTimeout, total: o.TotalTimeout}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
@@ -115,7 +115,7 @@ func New(o Options) (*Client, error) {
 	if c.total == 0 {
 		c.total = defaultTotalTimeout
 	}
-	opts := []option.RequestOption{
+	c.options = []option.RequestOption{
 		// Otherwise ANTHROPIC_BASE_URL, ANTHROPIC_CUSTOM_HEADERS, profiles and
 		// tokens of the process would change what is sent and to whom.
 		option.WithoutEnvironmentDefaults(),
@@ -128,10 +128,7 @@ func New(o Options) (*Client, error) {
 		// A compressing proxy would hold pings back.
 		option.WithHeader("Accept-Encoding", "identity"),
 	}
-	if key != "" {
-		opts = append(opts, option.WithAPIKey(key))
-	}
-	c.sdk = sdk.NewClient(opts...)
+	c.access.Store(c.newAccess(key, nil))
 	return c, nil
 }
 
@@ -155,8 +152,8 @@ func httpClient(given *http.Client) *http.Client {
 	return &c
 }
 
-// Scope implements forkcore.Scoped.
-func (c *Client) Scope() forkcore.Scope { return c.scope }
+// Scope implements forkcore.Scoped, for the key in use.
+func (c *Client) Scope() forkcore.Scope { return c.access.Load().scope }
 
 // Official reports whether requests go to the provider itself, which takes
 // every documented field, and not to a compatible server.
@@ -168,7 +165,7 @@ func (c *Client) Official() bool {
 // Stream implements forkcore.Model.
 func (c *Client) Stream(ctx context.Context, r forkcore.Request) iter.Seq2[forkcore.ModelEvent, error] {
 	return func(yield func(forkcore.ModelEvent, error) bool) {
-		began := time.Now()
+		began, access := time.Now(), c.access.Load()
 		reqCtx, cancel := context.WithTimeoutCause(ctx, c.total, errTotal)
 		defer cancel()
 		reqCtx, cancelCause := context.WithCancelCause(reqCtx)
@@ -176,7 +173,7 @@ func (c *Client) Stream(ctx context.Context, r forkcore.Request) iter.Seq2[forkc
 		watch := newIdleWatch(c.idle, cancelCause)
 		defer watch.stop()
 
-		res, err := c.send(reqCtx, r, watch)
+		res, err := c.send(reqCtx, access, r, watch)
 		watch.answered()
 		if res != nil && res.Body != nil {
 			defer res.Body.Close()
@@ -185,7 +182,7 @@ func (c *Client) Stream(ctx context.Context, r forkcore.Request) iter.Seq2[forkc
 			err = c.checkResponse(res)
 		}
 		if err != nil {
-			err = c.requestError(ctx, reqCtx, r, res, err)
+			err = c.requestError(ctx, reqCtx, access, r, res, err)
 			c.log.DebugContext(ctx, "model request failed", slog.Any("error", err))
 			yield(nil, err)
 			return
@@ -193,12 +190,13 @@ func (c *Client) Stream(ctx context.Context, r forkcore.Request) iter.Seq2[forkc
 
 		answer := newAnswer(res.Header.Get("request-id"), c.log)
 		answer.workspace = res.Header.Get("anthropic-workspace-id")
+		answer.limits = limitsOf(res.Header)
 		end, err := answer.read(newEventReader(watch.reader(res.Body)), yield)
 		if errors.Is(err, errStopped) {
 			return
 		}
 		if err != nil {
-			err = c.streamError(ctx, reqCtx, answer.requestID, err)
+			err = c.streamError(ctx, reqCtx, access, res.Header, err)
 			c.log.DebugContext(ctx, "model stream failed", slog.Any("error", err))
 			yield(nil, err)
 			return
@@ -214,7 +212,7 @@ func (c *Client) Stream(ctx context.Context, r forkcore.Request) iter.Seq2[forkc
 }
 
 // send posts r once. The response may be non-nil beside an error.
-func (c *Client) send(ctx context.Context, r forkcore.Request, watch *idleWatch) (*http.Response, error) {
+func (c *Client) send(ctx context.Context, a *access, r forkcore.Request, watch *idleWatch) (*http.Response, error) {
 	if r.Body == nil || r.ContentLength <= 0 {
 		return nil, errNoBody
 	}
@@ -237,7 +235,7 @@ func (c *Client) send(ctx context.Context, r forkcore.Request, watch *idleWatch)
 		opts = append(opts, option.WithHeader("anthropic-beta", strings.Join(r.Betas, ",")))
 	}
 	var res *http.Response
-	err := c.sdk.Post(ctx, "v1/messages", nil, &res, opts...)
+	err := a.sdk.Post(ctx, "v1/messages", nil, &res, opts...)
 	return res, err
 }
 

@@ -75,7 +75,7 @@ func (c *Client) checkResponse(res *http.Response) error {
 }
 
 // requestError turns a failure before the stream into the caller's error.
-func (c *Client) requestError(ctx, reqCtx context.Context, r forkcore.Request, res *http.Response, err error) error {
+func (c *Client) requestError(ctx, reqCtx context.Context, a *access, r forkcore.Request, res *http.Response, err error) error {
 	if e := c.ended(ctx, reqCtx); e != nil {
 		return e
 	}
@@ -84,7 +84,7 @@ func (c *Client) requestError(ctx, reqCtx context.Context, r forkcore.Request, r
 	e := &forkcore.ModelError{}
 	switch {
 	case errors.As(err, &event):
-		return c.streamError(ctx, reqCtx, res.Header.Get("request-id"), err)
+		return c.streamError(ctx, reqCtx, a, res.Header, err)
 	case errors.As(err, &status):
 		e.Code, e.Message = forkcore.CodeProviderError, status.msg
 	case errors.Is(err, errNoBody):
@@ -102,17 +102,21 @@ func (c *Client) requestError(ctx, reqCtx context.Context, r forkcore.Request, r
 	if res != nil {
 		e.Status = res.StatusCode
 		e.ProviderRequestID = res.Header.Get("request-id")
+		e.Limits = limitsOf(res.Header)
 	}
-	e.Message = c.clean(e.Message)
+	e.Message = a.clean(e.Message)
 	return e
 }
 
 // streamError turns a failure inside the stream into the caller's error.
-func (c *Client) streamError(ctx, reqCtx context.Context, requestID string, err error) error {
+func (c *Client) streamError(ctx, reqCtx context.Context, a *access, h http.Header, err error) error {
 	if e := c.ended(ctx, reqCtx); e != nil {
 		return e
 	}
-	e := &forkcore.ModelError{Status: http.StatusOK, ProviderRequestID: requestID, Code: forkcore.CodeStreamCut, Retryable: true}
+	e := &forkcore.ModelError{
+		Status: http.StatusOK, ProviderRequestID: h.Get("request-id"), Limits: limitsOf(h),
+		Code: forkcore.CodeStreamCut, Retryable: true,
+	}
 	var event eventError
 	var invalid invalidError
 	var rebuild rebuildError
@@ -122,7 +126,7 @@ func (c *Client) streamError(ctx, reqCtx context.Context, requestID string, err 
 		obj := member(event.data, "error")
 		e.Type = decodeString(member(obj, "type"))
 		v := classify(statusOf(e.Type), e.Type, decodeString(member(member(obj, "details"), "error_code")), decodeString(member(obj, "message")))
-		e.Code, e.Retryable = v.code, v.retryable
+		v.apply(e)
 		e.Message = cmp.Or(decodeString(member(obj, "message")), string(event.data)) + v.hint
 	case errors.As(err, &rebuild):
 		// The same answer would fail again.
@@ -136,7 +140,7 @@ func (c *Client) streamError(ctx, reqCtx context.Context, requestID string, err 
 	default:
 		e.Message = "the stream broke before the answer was complete: " + transportText(err)
 	}
-	e.Message = c.clean(e.Message)
+	e.Message = a.clean(e.Message)
 	return e
 }
 
@@ -175,7 +179,7 @@ func (c *Client) fromResponse(e *forkcore.ModelError, r forkcore.Request, res *h
 		e.Message = cmp.Or(http.StatusText(res.StatusCode), "no text")
 	}
 	v := classify(res.StatusCode, e.Type, code, e.Message)
-	e.Code, e.Retryable = v.code, v.retryable
+	v.apply(e)
 	e.Message = forkcore.CutText(e.Message, maxMessageBytes/2)
 	if res.StatusCode == http.StatusNotFound {
 		e.Message += fmt.Sprintf("; check that %s/v1/messages exists and offers the model %q", c.baseURL, modelOf(r))
@@ -208,32 +212,55 @@ func modelOf(r forkcore.Request) string {
 
 // verdict is what an error means to the caller.
 type verdict struct {
-	code      string
-	retryable bool
-	hint      string // what to check, with its separator
+	code       string
+	retryable  bool
+	keyRefused bool
+	ramp       bool
+	hint       string // what to check, with its separator
+}
+
+func (v verdict) apply(e *forkcore.ModelError) {
+	e.Code, e.Retryable, e.KeyRefused, e.Ramp = v.code, v.retryable, v.keyRefused, v.ramp
 }
 
 // classify maps an API error. Sources: https://platform.claude.com/docs/en/api/errors
 // and the error codes of the official SDK.
 func classify(status int, kind, code, message string) verdict {
+	const billing = "; check the billing of the account that owns ANTHROPIC_API_KEY"
 	switch {
 	case strings.HasSuffix(code, "spend_limit_reached"):
 		// enforced_ and contract_spend_limit_reached come as a 429 that no waiting cures.
-		return verdict{forkcore.CodeProviderAuth, false, "; raise the spend limit of the account that owns ANTHROPIC_API_KEY"}
-	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return verdict{forkcore.CodeProviderAuth, false, "; check ANTHROPIC_API_KEY"}
-	case status == http.StatusPaymentRequired:
-		return verdict{forkcore.CodeProviderAuth, false, "; check the billing of the account that owns ANTHROPIC_API_KEY"}
+		return verdict{code: forkcore.CodeProviderAuth, keyRefused: true, hint: "; raise the spend limit of the account that owns ANTHROPIC_API_KEY"}
+	case status == http.StatusUnauthorized:
+		return verdict{code: forkcore.CodeProviderAuth, keyRefused: true, hint: "; check ANTHROPIC_API_KEY"}
+	case status == http.StatusForbidden:
+		// Of one model or one feature: others may go on with this key.
+		return verdict{code: forkcore.CodeProviderAuth, hint: "; check ANTHROPIC_API_KEY"}
+	case status == http.StatusPaymentRequired, isOutOfCredit(status, message):
+		return verdict{code: forkcore.CodeProviderAuth, keyRefused: true, hint: billing}
 	case status == http.StatusTooManyRequests:
-		return verdict{forkcore.CodeRateLimited, true, ""}
+		return verdict{code: forkcore.CodeRateLimited, retryable: true, ramp: code == "ramp_limit_exceeded"}
 	case status == statusOverloaded, status == http.StatusServiceUnavailable:
-		return verdict{forkcore.CodeOverloaded, true, ""}
+		return verdict{code: forkcore.CodeOverloaded, retryable: true}
 	case status == http.StatusRequestEntityTooLarge, isTooLong(kind, message):
-		return verdict{forkcore.CodeContextWindow, false, ""}
+		return verdict{code: forkcore.CodeContextWindow}
 	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusConflict:
-		return verdict{forkcore.CodeProviderError, true, ""}
+		return verdict{code: forkcore.CodeProviderError, retryable: true}
 	}
-	return verdict{forkcore.CodeProviderError, false, ""}
+	return verdict{code: forkcore.CodeProviderError}
+}
+
+// isOutOfCredit recognises an account that can pay for nothing. The API reports it as a plain
+// invalid_request_error without a code, and its words are not promised, so that only the stable part of each is
+// looked for. Sources, all of them the API's own answers as users reported them: "Your credit balance is too low to
+// access the Anthropic API. …" (github.com/anthropics/claude-code/issues/88711, August 2026), "You have reached your
+// specified API usage limits. You will regain access on …" (issues/38035, March 2026).
+func isOutOfCredit(status int, message string) bool {
+	if status != http.StatusBadRequest && status != http.StatusForbidden {
+		return false
+	}
+	m := strings.ToLower(message)
+	return strings.Contains(m, "credit balance is too low") || strings.Contains(m, "reached your specified api usage limits")
 }
 
 // isTooLong recognises a prompt over the context window. The API has no code for
@@ -321,13 +348,4 @@ func transportText(err error) string {
 		err = u.Err
 	}
 	return err.Error()
-}
-
-// clean makes a message fit for storage and keeps the key out of it: gateways
-// have been seen to repeat the key they were given.
-func (c *Client) clean(s string) string {
-	if len(c.key) >= 8 {
-		s = strings.ReplaceAll(s, c.key, "[API key]")
-	}
-	return forkcore.CutText(forkcore.CleanText(s), maxMessageBytes)
 }
