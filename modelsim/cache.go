@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"hash"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -33,6 +34,8 @@ type Entry struct {
 	CreatedAt time.Time `json:"created_at"`
 	UsedAt    time.Time `json:"used_at"`
 	ExpiresAt time.Time `json:"expires_at"`
+	// VisibleAt is when it becomes readable: when the response began that wrote it, and Options.VisibilityLag later.
+	VisibleAt time.Time `json:"visible_at"`
 	// Reads counts the responses that read from here.
 	Reads int `json:"reads"`
 	// MessageID is the response that wrote the entry.
@@ -44,10 +47,33 @@ type digest [sha256.Size]byte
 // cache holds the entries. What a request reads is settled when it arrives; what it writes is there when its response
 // begins.
 type cache struct {
-	ttl5m, ttl1h time.Duration
+	ttl5m, ttl1h, lag time.Duration
+	ttlInKey          bool
+	missRate          float64
 
 	mu      sync.Mutex
-	entries map[digest]*Entry
+	rng     *rand.Rand
+	entries map[entryKey]*Entry
+}
+
+// entryKey finds an entry; ttl is "" unless it is part of the key.
+type entryKey struct {
+	prefix digest
+	ttl    string
+}
+
+// key is the key of the entry at position i that a mark with that ttl writes or looks for.
+func (c *cache) key(v *verdict, i int, ttl string) entryKey {
+	if !c.ttlInKey {
+		ttl = ""
+	}
+	return entryKey{v.chain[i], ttl}
+}
+
+func (c *cache) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.entries)
 }
 
 // verdict is what the cache says about one request.
@@ -57,6 +83,7 @@ type verdict struct {
 	marked []int    // positions whose prefix is long enough to be an entry, ascending
 	hit    int      // position of the longest entry found, -1 for none
 	entry  *Entry   // the entry found
+	key    entryKey // of entry
 	usage  Usage
 }
 
@@ -104,8 +131,9 @@ func writeFramed(h hash.Hash, b []byte) {
 }
 
 // look finds what the request reads, as of its start: from each mark, last one first, the nearest entry at most 20
-// positions back. The first found is the longest: an earlier mark can only see shorter ones.
-func (c *cache) look(p *prompt, workspace string, start time.Time) *verdict {
+// positions back. The first found is the longest: an earlier mark can only see shorter ones. What is readable is decided
+// at now, which is later than start when the body was slow to come.
+func (c *cache) look(p *prompt, workspace string, start, now time.Time) *verdict {
 	v := &verdict{hit: -1}
 	v.chain, v.sums = p.chain(workspace)
 	for i := range p.positions {
@@ -114,52 +142,59 @@ func (c *cache) look(p *prompt, workspace string, start time.Time) *verdict {
 		}
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, at := range slices.Backward(v.marked) {
 		for i := at; i >= 0 && i > at-lookBack && v.hit < 0; i-- {
-			if e := c.entries[v.chain[i]]; e != nil && start.Before(e.ExpiresAt) {
-				v.hit, v.entry = i, e
+			key := c.key(v, i, p.positions[at].ttl())
+			if e := c.entries[key]; e != nil && start.Before(e.ExpiresAt) && !now.Before(e.VisibleAt) {
+				v.hit, v.entry, v.key = i, e, key
 			}
 		}
 		if v.hit >= 0 {
 			break
 		}
 	}
-	c.mu.Unlock()
+	if c.missRate > 0 && c.rng.Float64() < c.missRate {
+		v.hit, v.entry = -1, nil
+	}
 	v.usage = p.bill(v)
 	return v
 }
 
 // commit is called when the response begins: it writes an entry at each mark and counts the lifetime of what was read,
 // and of what is marked, from the start of the request. A mark at or before the hit is not billed again; its entry, when
-// it is no longer there, is restored with it, since that prefix was read as part of the longer one.
-func (c *cache) commit(p *prompt, v *verdict, workspace, messageID string, start time.Time) {
+// it is no longer there, is restored with it, since that prefix was read as part of the longer one. What is committed
+// stays when the client goes away afterwards: the provider does not say, but the prompt has been processed by then.
+func (c *cache) commit(p *prompt, v *verdict, workspace, messageID string, start, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for d, e := range c.entries {
+	for k, e := range c.entries {
 		if !start.Before(e.ExpiresAt) && e != v.entry {
-			delete(c.entries, d)
+			delete(c.entries, k)
 		}
 	}
 	if v.entry != nil {
-		e := c.entries[v.chain[v.hit]]
+		e := c.entries[v.key]
 		if e == nil { // it expired and went while the response was prepared
 			e = v.entry
-			c.entries[v.chain[v.hit]] = e
+			c.entries[v.key] = e
 		}
 		e.Reads++
 		c.touch(e, start)
 	}
 	for _, i := range v.marked {
-		if e := c.entries[v.chain[i]]; e != nil {
+		ttl := p.positions[i].ttl()
+		key := c.key(v, i, ttl)
+		if e := c.entries[key]; e != nil {
 			c.touch(e, start)
 			continue
 		}
 		e := &Entry{
 			Hash: hex.EncodeToString(v.chain[i][:]), Model: p.Model, Workspace: workspace, Path: p.positions[i].path,
-			Tokens: v.sums[i], TTL: p.positions[i].ttl(), CreatedAt: start, MessageID: messageID,
+			Tokens: v.sums[i], TTL: ttl, CreatedAt: start, MessageID: messageID, VisibleAt: now.Add(c.lag),
 		}
 		c.touch(e, start)
-		c.entries[v.chain[i]] = e
+		c.entries[key] = e
 	}
 }
 

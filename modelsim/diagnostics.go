@@ -118,3 +118,10 @@ func (s *Server) remember(messageID string, t *trace) {
 		s.traces.order = s.traces.order[1:]
 	}
 }
+
+func (t *traces) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.byID)
+	t.order = nil
+}

@@ -21,6 +21,7 @@ type exchange struct {
 	reply   Reply
 	answer  answer
 	message messageBody
+	begun   bool
 }
 
 func (s *Server) messages(w http.ResponseWriter, r *http.Request) *apiError {
@@ -45,6 +46,9 @@ func (s *Server) messages(w http.ResponseWriter, r *http.Request) *apiError {
 			c.Error = err.Error()
 		}
 	})
+	if x.begun {
+		s.accounts.settle(x.caller.key, x.finalUsage(), s.opts.Now())
+	}
 	x.log(err)
 	if errors.Is(err, errReset) {
 		reset(w)
@@ -56,7 +60,18 @@ func (s *Server) messages(w http.ResponseWriter, r *http.Request) *apiError {
 // that was begun did not come to its end.
 func (x *exchange) serve() (*apiError, error) {
 	s, p := x.s, x.p
-	x.v = s.cache.look(p, x.caller.workspace, x.start)
+	x.v = s.cache.look(p, x.caller.workspace, x.start, s.opts.Now())
+	err := s.accounts.accept(x.caller.key, x.v.usage.InputTokens+x.v.usage.CacheCreationInputTokens, x.start)
+	s.accounts.show(x.w.Header(), x.caller.key, x.start)
+	if err != nil {
+		return err, nil
+	}
+	return x.answerIt()
+}
+
+// answerIt answers a request that is valid and within its limits; the results are those of serve.
+func (x *exchange) answerIt() (*apiError, error) {
+	s, p := x.s, x.p
 	var err error
 	if p.MaxTokens > 0 {
 		if x.reply, err = s.opts.Mind.Reply(x.ctx, &p.Request); err != nil {
@@ -103,7 +118,8 @@ func (x *exchange) serve() (*apiError, error) {
 // begin is the moment at which the response begins: what the request writes becomes readable just before its first byte
 // goes out, so that a client which has seen that byte can rely on it.
 func (x *exchange) begin() {
-	x.s.cache.commit(x.p, x.v, x.caller.workspace, x.message.ID, x.start)
+	x.begun = true
+	x.s.cache.commit(x.p, x.v, x.caller.workspace, x.message.ID, x.start, x.s.opts.Now())
 	x.s.remember(x.message.ID, x.p.trace(x.caller.workspace))
 	usage := x.startUsage()
 	x.s.record.update(x.kept, func(c *Captured) {

@@ -76,6 +76,13 @@ func (r *recorder) list() []Captured {
 	return out
 }
 
+// forget drops what is kept; numbers go on.
+func (r *recorder) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all, r.size = nil, 0
+}
+
 // arrive records a request.
 func (s *Server) arrive(r *http.Request, body []byte, start time.Time) *Captured {
 	c := callerOf(r.Context())
@@ -90,7 +97,7 @@ func (s *Server) arrive(r *http.Request, body []byte, start time.Time) *Captured
 
 // refuse records a messages request that is answered before its body is read.
 func (s *Server) refuse(r *http.Request, err *apiError) {
-	if r.URL.Path != "/v1/messages" {
+	if r.URL.Path != messagesPath {
 		return
 	}
 	now := s.opts.Now()
@@ -119,24 +126,16 @@ type shown struct {
 	Error      string      `json:"error"`
 }
 
-func (s *Server) showRequests(w http.ResponseWriter, _ *http.Request) {
-	list := []shown{}
+func (c *Captured) shown() shown {
 	at := func(t time.Time) *time.Time {
 		if t.IsZero() {
 			return nil
 		}
 		return &t
 	}
-	for _, c := range s.Requests() {
-		list = append(list, shown{
-			N: c.N, Body: string(c.Body), BodyBase64: c.Body, Header: c.Header, Key: c.Key, Workspace: c.Workspace,
-			RequestID: c.RequestID, MessageID: c.MessageID, Model: c.Model, Stream: c.Stream, StartedAt: c.Started,
-			BegunAt: at(c.Begun), EndedAt: at(c.Ended), Status: c.Status, Usage: c.Usage, StopReason: c.StopReason, Error: c.Error,
-		})
+	return shown{
+		N: c.N, Body: string(c.Body), BodyBase64: c.Body, Header: c.Header, Key: c.Key, Workspace: c.Workspace,
+		RequestID: c.RequestID, MessageID: c.MessageID, Model: c.Model, Stream: c.Stream, StartedAt: c.Started,
+		BegunAt: at(c.Begun), EndedAt: at(c.Ended), Status: c.Status, Usage: c.Usage, StopReason: c.StopReason, Error: c.Error,
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"requests": list})
-}
-
-func (s *Server) showCache(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, map[string]any{"entries": s.CacheEntries()})
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	mathrand "math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -36,19 +37,38 @@ type Options struct {
 	RecordLimit int
 	// RecordBytes bounds the bodies kept for Requests; 0 means 256 MB. The latest request is always kept.
 	RecordBytes int
+	// VisibilityLag is how long after its response began an entry becomes readable; 0 means at once.
+	VisibilityLag time.Duration
+	// MissRate is the share of requests, from 0 to 1, that find nothing in the cache although it is there. They are drawn
+	// at random from Seed, so that a run can be repeated.
+	MissRate float64
+	Seed     uint64
+	// TTLInKey makes the ttl of a mark part of an entry's key: a 5-minute mark then never reads an entry of an hour. The
+	// provider does not say; by default ttl is a property of the entry.
+	TTLInKey bool
+	// Limits are the rate limits of each key; the zero value means none.
+	Limits Limits
+	// Credit is the number of tokens (input of all classes and output) that each key may use; when they are used up
+	// requests are a 402. 0 means no bound.
+	Credit int64
+	// SpendLimit is the same with another end: a 429 enforced_spend_limit_reached without retry-after.
+	SpendLimit int64
+	// Keys are the valid keys; nil means any but the empty one.
+	Keys []string
 	// MaxBody is the size above which a body is a 413; 0 means the documented 32 MB.
 	MaxBody int64
 }
 
 // Server is the simulator. It is an http.Handler, safe for concurrent use.
 type Server struct {
-	opts   Options
-	log    *slog.Logger
-	mux    *http.ServeMux
-	models []model
-	cache  cache
-	record recorder
-	traces traces
+	opts     Options
+	log      *slog.Logger
+	mux      *http.ServeMux
+	models   []model
+	cache    cache
+	record   recorder
+	traces   traces
+	accounts *accounts
 }
 
 var _ http.Handler = (*Server)(nil)
@@ -68,9 +88,13 @@ func New(opts Options) *Server {
 	opts.MaxBody = cmp.Or(opts.MaxBody, 32<<20)
 	s := &Server{
 		opts: opts, log: opts.Logger, models: models(), mux: http.NewServeMux(),
-		cache:  cache{ttl5m: opts.TTL5m, ttl1h: opts.TTL1h, entries: map[digest]*Entry{}},
-		record: recorder{limit: opts.RecordLimit, bytes: opts.RecordBytes},
-		traces: traces{byID: map[string]*trace{}},
+		cache: cache{
+			ttl5m: opts.TTL5m, ttl1h: opts.TTL1h, lag: opts.VisibilityLag, ttlInKey: opts.TTLInKey, missRate: opts.MissRate,
+			rng: mathrand.New(mathrand.NewPCG(opts.Seed, 0)), entries: map[entryKey]*Entry{},
+		},
+		accounts: newAccounts(&opts),
+		record:   recorder{limit: opts.RecordLimit, bytes: opts.RecordBytes},
+		traces:   traces{byID: map[string]*trace{}},
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -80,12 +104,11 @@ func New(opts Options) *Server {
 			s.models[i].minCacheable = n
 		}
 	}
-	s.mux.HandleFunc("POST /v1/messages", s.api(s.messages))
+	s.mux.HandleFunc("POST "+messagesPath, s.api(s.messages))
 	s.mux.HandleFunc("POST /v1/messages/count_tokens", s.api(s.countTokens))
 	s.mux.HandleFunc("GET /v1/models", s.api(s.listModels))
 	s.mux.HandleFunc("GET /v1/models/{id}", s.api(s.getModel))
-	s.mux.HandleFunc("GET /_sim/requests", s.showRequests)
-	s.mux.HandleFunc("GET /_sim/cache", s.showCache)
+	s.control()
 	s.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("content-type", "text/plain; charset=utf-8")
 		fmt.Fprintln(w, "Simulated Messages API. POST /v1/messages; see /_sim/requests and /_sim/cache.")
@@ -122,9 +145,15 @@ func (s *Server) api(handle func(http.ResponseWriter, *http.Request) *apiError) 
 		c := caller{requestID: newID("req_")}
 		w.Header().Set("request-id", c.requestID)
 		err := c.identify(r)
+		if err == nil && !s.accounts.allowed(c.key) {
+			err = wrongKey()
+		}
 		if err == nil {
 			w.Header().Set("anthropic-organization-id", "org_simulated")
 			w.Header().Set("anthropic-workspace-id", c.workspace)
+			if r.URL.Path == messagesPath {
+				s.accounts.show(w.Header(), c.key, s.opts.Now())
+			}
 			err = checkHeaders(r)
 		}
 		r = r.WithContext(context.WithValue(r.Context(), callerKey{}, c))
@@ -139,15 +168,22 @@ func (s *Server) api(handle func(http.ResponseWriter, *http.Request) *apiError) 
 	}
 }
 
-// identify reads the key from either of its headers. A key is a workspace of its own unless anthropic-workspace-id
-// names one; there is no list of valid keys, any but the empty one will do.
+// messagesPath is the endpoint whose requests are recorded and limited.
+const messagesPath = "/v1/messages"
+
+func wrongKey() *apiError {
+	return &apiError{status: http.StatusUnauthorized, kind: "authentication_error", message: "invalid x-api-key"}
+}
+
+// identify reads the key from either of its headers. A key is an organization with one workspace of its own; more of them
+// are named by anthropic-workspace-id.
 func (c *caller) identify(r *http.Request) *apiError {
 	key := r.Header.Get("x-api-key")
 	if bearer, ok := strings.CutPrefix(r.Header.Get("authorization"), "Bearer "); ok && key == "" {
 		key = bearer
 	}
 	if key = strings.TrimSpace(key); key == "" {
-		return &apiError{status: http.StatusUnauthorized, kind: "authentication_error", message: "invalid x-api-key"}
+		return wrongKey()
 	}
 	c.key = fingerprint(key)
 	c.workspace = "wrkspc_" + fingerprint(key+"\x00"+r.Header.Get("anthropic-workspace-id"))

@@ -1,0 +1,81 @@
+package modelsim
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+)
+
+// RevokeKey makes every request with key a 401 until [Server.AllowKey].
+func (s *Server) RevokeKey(key string) { s.accounts.set(fingerprint(key), false) }
+
+// AllowKey makes key valid, whether or not Options.Keys names it, and gives it its whole Options.Credit and
+// Options.SpendLimit again.
+func (s *Server) AllowKey(key string) {
+	s.accounts.set(fingerprint(key), true)
+	s.accounts.refund(fingerprint(key))
+}
+
+// Forget drops all cache entries, captured requests, messages that diagnostics could name and what keys have used of their
+// limits. Which keys are valid stays. Answers on their way come to their end and leave what they write.
+func (s *Server) Forget() {
+	s.cache.forget()
+	s.record.forget()
+	s.traces.forget()
+	s.accounts.forget()
+}
+
+// control serves the simulator's own pages under /_sim. They need no key: the simulator holds nothing that is worth one.
+func (s *Server) control() {
+	s.mux.HandleFunc("GET /_sim/requests", s.showRequests)
+	s.mux.HandleFunc("GET /_sim/cache", s.showCache)
+	s.mux.HandleFunc("POST /_sim/keys", s.setKey)
+	s.mux.HandleFunc("DELETE /_sim", func(w http.ResponseWriter, _ *http.Request) {
+		s.Forget()
+		w.WriteHeader(http.StatusNoContent)
+	})
+}
+
+// setKey takes {"key": "…", "allowed": bool}.
+func (s *Server) setKey(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		Key     string `json:"key"`
+		Allowed *bool  `json:"allowed"`
+	}
+	dec := json.NewDecoder(io.LimitReader(r.Body, 1<<16))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&in); err != nil || in.Key == "" || in.Allowed == nil {
+		invalid(`want {"key": "the key", "allowed": true or false}`).write(w, "")
+		return
+	}
+	if *in.Allowed {
+		s.AllowKey(in.Key)
+	} else {
+		s.RevokeKey(in.Key)
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (s *Server) showRequests(w http.ResponseWriter, r *http.Request) {
+	after := 0
+	if v := r.URL.Query().Get("after"); v != "" {
+		n, err := strconv.Atoi(v)
+		if err != nil {
+			invalid("after: Input should be a valid integer").write(w, "")
+			return
+		}
+		after = n
+	}
+	list := []shown{}
+	for _, c := range s.Requests() {
+		if c.N > after {
+			list = append(list, c.shown())
+		}
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"requests": list})
+}
+
+func (s *Server) showCache(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]any{"entries": s.CacheEntries()})
+}
