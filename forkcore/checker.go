@@ -46,7 +46,9 @@ type checkedMessage struct {
 	letters  string // one a block, see wireBlock.letter
 	// serverResult is true when the last block is the result of a server tool, behind which a system message may stand.
 	serverResult bool
-	output       bool // a system message without blocks that sets something
+	// paused is true when the last block is one of a server tool: an answer that ends so can be continued.
+	paused bool
+	output bool // a system message without blocks that sets something
 }
 
 type foundList struct {
@@ -240,6 +242,7 @@ func (c Checker) addBlocks(raws iter.Seq[[]byte]) Checker {
 		c.block(&b, raw, len(letters))
 		letters = append(letters, b.letter())
 		tip.serverResult = b.kind != "tool_result" && strings.HasSuffix(b.kind, "_tool_result")
+		tip.paused = serverBlock(b.kind)
 	}
 	tip.letters = string(letters)
 	c.tip = &tip
@@ -254,6 +257,9 @@ func (c Checker) finish(planned []Mark, closing []byte, size int64) []Violation 
 		if slices.Contains(c.envelope.keys, "messages") {
 			c.add(RuleLastTurn, "messages", "there is no message; a request needs a user's turn")
 		}
+	case c.tip.role == RoleAssistant && c.tip.paused:
+		// A turn that the provider paused is continued by sending it back as it is.
+		// Source: Messages API, handling stop reasons, pause_turn.
 	case c.tip.role != RoleUser && c.tip.role != systemRole:
 		c.add(RuleLastTurn, messagePath(c.tip.index), "the last message is none of a user, and models take no words put into their mouth; end with a user's turn")
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -154,4 +155,18 @@ func (m Message) Text() string {
 		s += b.Text
 	}
 	return s
+}
+
+// serverBlock reports whether a block belongs to a tool that the provider runs itself.
+// Source: Messages API, content blocks: server_tool_use, web_search_tool_result and the like.
+func serverBlock(kind string) bool {
+	return kind == "server_tool_use" || kind == "mcp_tool_use" || kind == "mcp_tool_result" ||
+		kind != "tool_result" && strings.HasSuffix(kind, "_tool_result")
+}
+
+// Paused reports whether the message ends in the middle of the provider's own
+// tools: sent back as it is, it is continued.
+func (m Message) Paused() bool {
+	n := len(m.Blocks)
+	return m.Role == RoleAssistant && n > 0 && serverBlock(m.Blocks[n-1].Type)
 }

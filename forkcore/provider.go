@@ -57,6 +57,14 @@ func (p CacheProbe) Read() *float64 {
 	return fraction(min(p.Second.CacheRead, p.PrefixTokens), p.PrefixTokens)
 }
 
+// Refusal is the error of a probe that says that the key is refused; nil = there is none, or no probe.
+func (p *CacheProbe) Refusal() *ModelError {
+	if p == nil || p.Err == nil || !p.Err.KeyRefused {
+		return nil
+	}
+	return p.Err
+}
+
 // ProviderAccount is what all processes know together about one key at one endpoint. The key itself is not in it.
 type ProviderAccount struct {
 	// ID is Scope.Account.

@@ -24,6 +24,8 @@ type View struct {
 	Repeats int
 	// Stop is the last answer's stop reason when it was neither end_turn nor tool_use.
 	Stop string
+	// Pauses counts the answers in a row that the provider paused.
+	Pauses int
 	// TurnRunID is the main turn in progress, empty between turns.
 	TurnRunID string
 	// Launch is the dispatch that the last assistant message started, nil without one.
@@ -141,6 +143,7 @@ func (v *View) applyMessage(m Message) {
 	}
 	v.Pending = nil
 	if m.Role != RoleAssistant {
+		v.Pauses = 0
 		return
 	}
 	v.Rounds++
@@ -201,7 +204,9 @@ func (v *View) applyMarker(e Entry) {
 	case MarkerCompact:
 		v.Prefix, v.Compacted, v.last, v.Launch, v.Replacements = v.Prefix.Head(), true, nil, nil, nil
 	case MarkerStop:
-		v.Stop = m.Name
+		if v.Stop = m.Name; v.Stop == "pause_turn" {
+			v.Pauses++
+		}
 	}
 }
 

@@ -79,6 +79,8 @@ type RequestRow struct {
 	Diagnostics *Diagnostics `json:"diagnostics,omitempty"`
 	// Diagnosis is the provider's answer; nil = none, or no difference.
 	Diagnosis *Diagnosis `json:"diagnosis,omitempty"`
+	// KeyRefused is true when the provider refused the key: none of the run's failures.
+	KeyRefused bool `json:"key_refused,omitempty"`
 	// Limits are the provider's rate limits as this response told them; nil = it told none.
 	Limits []RateLimit `json:"rate_limits,omitempty"`
 	// StopDetails say more about a refusal; nil = nothing.

@@ -8,6 +8,8 @@ const (
 	MaxRounds = 200
 	// MaxRepeats is how often in a row a run may make the very same tool calls.
 	MaxRepeats = 8
+	// MaxPauses is how often in a row a turn that the provider paused is continued.
+	MaxPauses = 10
 )
 
 // Decision is what the engine has to do next: CallModel, RunTools, Deliver or Finish.
@@ -49,6 +51,8 @@ func Step(v *View, kind RunKind, inbox int) Decision {
 	switch {
 	case len(open) > 0:
 		return RunTools{Calls: open}
+	case any && len(v.Pending) == 0 && v.Stop == "pause_turn" && last.Paused() && v.Pauses <= MaxPauses:
+		return CallModel{} // before the inbox: a message may not stand between a server tool's call and its result
 	case len(v.Pending) > 0 || inbox > 0:
 		return Deliver{Answers: v.AnswerBlocks()}
 	case !any:
@@ -67,7 +71,10 @@ func Step(v *View, kind RunKind, inbox int) Decision {
 		f.Final = final
 		return f
 	case "pause_turn":
-		f := failed(CodeTruncated, "the provider paused the turn in the middle of its own tools, which this version does not continue", "Send a message to go on from here")
+		f := failed(CodeTruncated, "the provider paused the turn, and it could not be continued", "Send a message to go on from here")
+		if v.Pauses > MaxPauses {
+			f = failed(CodeTruncated, "the provider paused the turn eleven times in a row in the middle of its own tools", "Ask for less at a time in a new message")
+		}
 		f.Final = final
 		return f
 	case "refusal":

@@ -28,11 +28,18 @@ func (d *driver) callModel(ctx context.Context) error {
 	}
 	var waited time.Duration
 	for attempt := d.failures + 1; ; attempt++ {
+		if err := d.admit(ctx); err != nil {
+			return err
+		}
+		account := d.e.account()
 		err := d.attempt(ctx, attempt, ungated)
 		var me *forkcore.ModelError
 		if !errors.As(err, &me) {
 			d.failures = 0
 			return err
+		}
+		if err := d.failedAttempt(ctx, me, account); err != nil {
+			return err // a refused key is none of the run's failures
 		}
 		d.failures = attempt
 		wait := backoff(attempt)
@@ -43,20 +50,23 @@ func (d *driver) callModel(ctx context.Context) error {
 		if !me.Retryable || attempt >= maxAttempts || (waited > maxRetryWait && me.RetryAfter == 0) {
 			return &endError{fail(me.Code, providerMessage(me, attempt), nextStepFor(me))}
 		}
-		if me.RetryAfter > longWait {
-			at := time.Now().Add(me.RetryAfter).UTC().Format(time.RFC3339)
-			return &waitError{me.RetryAfter, forkcore.Reason{
-				Code: me.Code, Message: fmt.Sprintf("%s; the provider wants it tried again at %s", providerMessage(me, attempt), at),
-				NextStep: "Nothing: it goes on by itself then. Cancel it if that is too late",
-			}}
-		}
 		d.e.log.Warn("model call failed, trying again", "run", d.run.ID, "attempt", attempt, "wait", wait, "err", me)
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-d.h.handOver:
-			return errHandOver
-		case <-time.After(wait):
+		switch {
+		case me.Code == forkcore.CodeRateLimited && me.RetryAfter > 0 && account != "":
+			continue // the account's cool-down is what it waits for
+		case wait > longWait:
+			code := forkcore.WaitProvider
+			if me.Code == forkcore.CodeRateLimited {
+				code = forkcore.WaitRateLimit
+			}
+			return &waitError{WaitFor{Delay: wait, Reason: forkcore.Reason{
+				Code:     code,
+				Message:  fmt.Sprintf("%s; the provider wants it tried again at %s", providerMessage(me, attempt), clock(wait)),
+				NextStep: "Nothing: it goes on by itself then. Cancel it if that is too late",
+			}}}
+		}
+		if err := d.pause(ctx, wait); err != nil {
+			return err
 		}
 	}
 }
@@ -219,8 +229,11 @@ func unsendable(err error) EndRun {
 
 // liveNow tells which entries may still be read now.
 func (e *Engine) liveNow() func(forkcore.CacheEntry) bool {
-	now := time.Now()
+	now, account := time.Now(), e.account()
 	return func(en forkcore.CacheEntry) bool {
+		if en.Scope.Endpoint != "" && account != "" && en.Scope.Account() != account {
+			return false // written with a key that was replaced: perhaps of the same workspace, which only a response tells
+		}
 		return en.ExpiresAt().After(now) && en.UsedAt.After(e.o.CacheSince)
 	}
 }
@@ -286,7 +299,12 @@ func (d *driver) firstEvent(ctx context.Context, r *request, ev *forkcore.ModelS
 	now := time.Now()
 	r.row.FirstEventAt = &now
 	r.row.ProviderRequestID, r.row.MessageID = ev.ProviderRequestID, ev.MessageID
-	r.row.Scope.Workspace, r.row.Diagnosis = ev.Workspace, ev.Diagnosis
+	r.row.Scope.Workspace, r.row.Diagnosis, r.row.Limits = ev.Workspace, ev.Diagnosis, ev.Limits
+	if account := r.row.Scope.Account(); account != "" && len(ev.Limits) > 0 {
+		if err := d.e.o.Store.NoteLimits(ctx, account, ev.Limits); err != nil {
+			return err
+		}
+	}
 	var entries []forkcore.CacheEntry
 	if ev.UsageKnown {
 		u := ev.Usage
@@ -316,7 +334,7 @@ func (d *driver) settle(ctx context.Context, r *request, end *forkcore.ModelEnd)
 	now := time.Now()
 	row := r.row
 	row.Cost = nil
-	row.EndedAt, row.StopReason, row.Status = &now, end.StopReason, forkcore.RequestOK
+	row.EndedAt, row.StopReason, row.StopDetails, row.Status = &now, end.StopReason, end.StopDetails, forkcore.RequestOK
 	s := Settle{ExpectLen: d.view.Len}
 	if end.UsageKnown {
 		u := end.Usage
@@ -330,7 +348,7 @@ func (d *driver) settle(ctx context.Context, r *request, end *forkcore.ModelEnd)
 			}
 		case !d.view.Compacted: // afterwards nothing of its requests is inherited
 			if row.First {
-				d.inherited = u.Cached()
+				d.inherited = d.inheritedBy(row, u)
 			}
 			s.InheritedTokens, s.InheritedRead = d.inherited, min(u.CacheRead, d.inherited)
 		}
@@ -346,7 +364,7 @@ func (d *driver) settle(ctx context.Context, r *request, end *forkcore.ModelEnd)
 	var ended error
 	switch {
 	case end.StopReason == "refusal":
-		ended = &endError{fail(forkcore.CodeRefusal, "the model declined to answer", "Rephrase the request")}
+		ended = &endError{fail(forkcore.CodeRefusal, refusalMessage(end.StopDetails), "Rephrase the request")}
 	case len(end.Blocks) == 0:
 		ended = &endError{fail(forkcore.CodeNoOutput, "the model's answer was empty", "Send again, or rephrase the request")}
 	default:
@@ -388,6 +406,18 @@ func (d *driver) settle(ctx context.Context, r *request, end *forkcore.ModelEnd)
 		return ended
 	}
 	return d.apply(s.Append)
+}
+
+// refusalMessage says what the provider said of a refusal.
+func refusalMessage(d *forkcore.StopDetails) string {
+	msg := "the model declined to answer"
+	if d != nil && d.Category != "" {
+		msg += " (" + forkcore.CutText(forkcore.CleanText(d.Category), 100) + ")"
+	}
+	if d != nil && d.Explanation != "" {
+		msg += ": " + forkcore.CutText(forkcore.CleanText(d.Explanation), 1000)
+	}
+	return msg
 }
 
 func outputBytes(end *forkcore.ModelEnd) int64 {

@@ -461,7 +461,7 @@ func TestLongRetryAfter(t *testing.T) {
 		began := time.Now()
 		id := y.send("go")
 		y.until("the run waits", func() bool { return y.run(id).State == forkcore.Waiting })
-		y.wantReason(y.run(id), forkcore.Waiting, forkcore.CodeRateLimited)
+		y.wantReason(y.run(id), forkcore.Waiting, forkcore.WaitRateLimit)
 		want(t, "runs held meanwhile", y.engine.HeldRuns(), 0)
 		time.Sleep(time.Hour)
 		r := y.ended(id)

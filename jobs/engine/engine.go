@@ -66,6 +66,9 @@ type Options struct {
 	// servers may refuse the field.
 	Diagnostics bool
 
+	// Dashboard says that this process decides which key sessions are moved to when it was replaced before the start.
+	Dashboard bool
+
 	// CacheSince is when the provider's cache was empty last, for a simulator that starts with this process; zero = unknown.
 	CacheSince time.Time
 
@@ -170,6 +173,9 @@ func setDefault(d *time.Duration, v time.Duration) {
 func (e *Engine) Start(ctx context.Context) (stop func(), err error) {
 	if _, err := e.o.Store.Heartbeat(ctx, e.executor); err != nil {
 		return nil, fmt.Errorf("first heartbeat: %w", err)
+	}
+	if err := e.announce(ctx); err != nil {
+		return nil, fmt.Errorf("tell which key is in use: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup

@@ -160,7 +160,7 @@ func (d *driver) load(ctx context.Context, lease Lease) error {
 	}
 	for _, r := range rows {
 		d.requests = max(d.requests, r.N)
-		if r.Status == forkcore.RequestError {
+		if r.Status == forkcore.RequestError && !r.KeyRefused {
 			d.failures++
 		}
 		if r.Status != forkcore.RequestOK {
@@ -168,7 +168,7 @@ func (d *driver) load(ctx context.Context, lease Lease) error {
 		}
 		d.failures = 0
 		if r.First && r.Usage != nil {
-			d.inherited = r.Usage.Cached()
+			d.inherited = d.inheritedBy(r, *r.Usage)
 		}
 		d.answered = true
 		d.previousTail = tailMark(r)
@@ -357,19 +357,23 @@ func (d *driver) tryEnd(ctx context.Context, end EndRun) error {
 }
 
 // waitError carries a run out of the loop that can go on only later.
-type waitError struct {
-	d      time.Duration
-	reason forkcore.Reason
-}
+type waitError struct{ WaitFor }
 
-func (e *waitError) Error() string { return e.reason.Message }
+func (e *waitError) Error() string { return e.Reason.Message }
 
 // wait parks the run until its time, without a worker.
 func (d *driver) wait(ctx context.Context, w *waitError) {
 	ctx, done := cleanup(ctx)
 	defer done()
-	err := d.e.o.Store.Wait(ctx, d.holder, w.d, w.reason)
+	err := d.e.o.Store.Wait(ctx, d.holder, w.WaitFor)
 	switch {
+	case err == nil && w.Account != "":
+		// The key may have been accepted between the refusal and this step: then nobody else would wake it.
+		if a, err := d.e.o.Store.Account(ctx, w.Account); err == nil && a.Refused == nil {
+			if _, err := d.e.resume(ctx, w.Account, false); err != nil {
+				d.e.log.Error("wake a run whose key was accepted", "run", d.run.ID, "err", err)
+			}
+		}
 	case err == nil, errors.Is(err, ErrLeaseLost):
 	case errors.Is(err, ErrStopped):
 		d.end(ctx, d.stopped(ctx))

@@ -303,18 +303,33 @@ func TestB06_RaceWithoutAGate(t *testing.T) {
 	}
 }
 
-// X07: a session spread over two keys shares nothing between them, and says so; it is warm again under the one key.
-func TestX07_AnotherKeyIsNamed(t *testing.T) {
+// X07: a session is bound to one key. A process with another one does not take its runs; when the dashboard starts with
+// another key the session moves to it, shares nothing with what was written before, and says so.
+func TestX07_OneKeyForASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSimulated(t, modelsim.Options{})
+		s := newSimulated(t, modelsim.Options{}, func(o *engine.Options) { o.Dashboard = true })
+		own := s.engine
 		first := s.row(s.ask("first"))
-		s.elsewhere(func(o *engine.Options) { o.Model = simulatorClient(t, s.sim, "another") })
-		second := s.row(s.ask("second"))
-		want(t, "read with another key", second.Usage.CacheRead, 0)
-		s.wantMiss(second, "other_key", "", "it was written in workspace "+first.Scope.Workspace+", this request went to "+second.Scope.Workspace)
+		want(t, "account of the session", s.sessionNow().Account, first.Scope.Account())
+		another := simulatorClient(t, s.sim, "another")
+		s.elsewhere(func(o *engine.Options) { o.Model, o.Dashboard = another, false })
+		id := s.send("second")
+		s.until("the run waits", func() bool { return s.run(id).State == forkcore.Waiting })
+		s.wantReason(s.run(id), forkcore.Waiting, forkcore.WaitProvider)
+		s.queue.executor(own)
+		second := s.row(s.ended(id))
+		want(t, "read by the process with the session's key", second.Usage.CacheRead, first.Usage.Cached())
+		want(t, "scope", second.Scope, first.Scope)
+
+		s.elsewhere(func(o *engine.Options) { o.Model, o.Dashboard = another, true })
 		third := s.row(s.ask("third"))
-		if third.Miss != nil || third.Usage.CacheRead != second.Usage.Cached() || *third.ExpectedFrom != (forkcore.RequestRef{RunID: second.RunID, N: 1}) {
-			t.Errorf("with the same key again: read %d of %d from %+v, explained as %+v", third.Usage.CacheRead, second.Usage.Cached(), third.ExpectedFrom, third.Miss)
+		want(t, "read with another key", third.Usage.CacheRead, 0)
+		want(t, "read that was expected", *third.ExpectedRead, 0)
+		s.wantMiss(third, "other_key", "", "it was written in workspace "+second.Scope.Workspace+", this request went to "+third.Scope.Workspace)
+		want(t, "account of the session", s.sessionNow().Account, third.Scope.Account())
+		fourth := s.row(s.ask("fourth"))
+		if fourth.Miss != nil || fourth.Usage.CacheRead != third.Usage.Cached() || *fourth.ExpectedFrom != (forkcore.RequestRef{RunID: third.RunID, N: 1}) {
+			t.Errorf("with the same key again: read %d of %d from %+v, explained as %+v", fourth.Usage.CacheRead, third.Usage.Cached(), fourth.ExpectedFrom, fourth.Miss)
 		}
 	})
 }

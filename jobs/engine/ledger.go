@@ -39,7 +39,11 @@ func (d *driver) reserve(r *request) int64 {
 // token count at the last mark is exact; counts at earlier marks keep what was known and are
 // estimated by their share of bytes otherwise.
 func (d *driver) entriesAfter(r *request, u forkcore.Usage) []forkcore.CacheEntry {
-	if u.Cached() == 0 || len(r.row.Marks) == 0 {
+	caching := d.e.traits().Caching
+	if caching == forkcore.CachingAutomatic {
+		return d.entriesKept(r, u)
+	}
+	if u.Cached() == 0 || len(r.row.Marks) == 0 || caching == forkcore.CachingUnknown {
 		return nil
 	}
 	last := r.row.Marks[len(r.row.Marks)-1] // they are in wire order
@@ -67,6 +71,37 @@ func (d *driver) entriesAfter(r *request, u forkcore.Usage) []forkcore.CacheEntr
 		out = append(out, e)
 	}
 	return out
+}
+
+// entriesKept are the entries of an endpoint that reuses whatever a slot still
+// holds of a prompt: all of it, at no place that is counted. For how long is
+// not told; the shortest lifetime is assumed.
+func (d *driver) entriesKept(r *request, u forkcore.Usage) []forkcore.CacheEntry {
+	var out []forkcore.CacheEntry
+	for _, m := range r.row.Marks {
+		id, _ := d.view.Prefix.At(m.Offset)
+		out = append(out, forkcore.CacheEntry{
+			Prefix: id, Bytes: m.Offset, Tokens: share(u, m.Offset, r.row.BodyBytes), TTL: m.TTL, UsedAt: r.row.StartedAt,
+			RunID: d.run.ID, N: r.row.N, Scope: r.row.Scope, MessageID: r.row.MessageID, Inside: m.Offset < r.plan.Tail,
+		})
+	}
+	return out
+}
+
+// share estimates the tokens of the first bytes of a request from the count of the whole.
+func share(u forkcore.Usage, bytes, whole int64) int64 {
+	if whole <= 0 {
+		return 0
+	}
+	return u.TotalInput() * bytes / whole
+}
+
+// inheritedBy is how many tokens of a fork's first request it inherited: counted where its last mark shows it, else estimated.
+func (d *driver) inheritedBy(row forkcore.RequestRow, u forkcore.Usage) int64 {
+	if d.e.traits().Caching == forkcore.CachingMarks {
+		return u.Cached()
+	}
+	return share(u, row.PrefixBytes, row.BodyBytes)
 }
 
 func (d *driver) book(row *forkcore.RequestRow, u forkcore.Usage) {
@@ -100,6 +135,10 @@ func (d *driver) settleAborted(ctx context.Context, row forkcore.RequestRow, see
 		row.Status = forkcore.RequestError
 		if me.ProviderRequestID != "" {
 			row.ProviderRequestID = me.ProviderRequestID
+		}
+		row.KeyRefused = me.KeyRefused
+		if len(me.Limits) > 0 {
+			row.Limits = me.Limits
 		}
 	}
 	switch {

@@ -48,6 +48,7 @@ type Wake struct {
 // step (a session's without CacheSafe), and bumps Version and UpdatedAt of what changed.
 type Store interface {
 	Reader
+	Accounts
 
 	// PutBlobs stores bytes by digest within a session, idempotently. Blobs go
 	// in before the step that refers to them.
@@ -71,7 +72,7 @@ type Store interface {
 
 	// TakeLease leases a queued run for the given wake. It checks, in this order: run exists (else
 	// forkcore.ErrNotFound); not ended, queued and wake equal (else ErrStale); no stop wish (else it ends the
-	// run as cancelled and returns ErrStale); the gate when the run has one and has begun no request yet: the
+	// run as cancelled and returns ErrStale); the gate when the run has one and no request of it was answered or billed yet: the
 	// leader passes; with the gate open a follower passes, unless the opening is older than
 	// gateTTL, then it becomes leader of generation+1 and the gate is closed again; with it closed the run goes
 	// to parked and ErrParked is returned. On success: running, epoch+1, holder fields, StartedAt on the first,
@@ -87,7 +88,7 @@ type Store interface {
 	// BeginRequest inserts an open ledger row (row.N = Requests+1, assigned by the store, must equal row.N given by the caller or
 	// ErrLeaseLost), and reserves reserve nano-dollars against the session's and the dispatch's budgets. Refusals
 	// change nothing: ErrStopped, forkcore.ErrBudget (spent + reserved + reserve > budget, budget > 0). For a leader with a
-	// closed gate it sets the gate's limit to now + gateLimit in the due set.
+	// closed gate it sets the gate's limit to now + gateLimit in the due set. The session is bound to row.Scope.Account from now on, when that tells anything.
 	BeginRequest(ctx context.Context, h Holder, row forkcore.RequestRow, reserve int64, gateLimit time.Duration) error
 	// FirstEvent replaces the row (input usage is known), upserts entries in the session's cache entries (by Prefix; followers read them
 	// right away) and, when the run leads a closed gate, opens it: parked siblings become queued, their wakes are returned for the ready-list.
@@ -106,9 +107,10 @@ type Store interface {
 
 	// Release gives the lease back and lets the run go on elsewhere: state queued, wake+1, Background=true, marker background appended when it was false.
 	Release(ctx context.Context, h Holder) (Wake, error)
-	// Wait gives the lease back until a time from now: state waiting with the reason, in the due set at now + d. The sweep
-	// then queues it (wake+1, reason cleared, as Release does). A stop wish is ErrStopped, a holder's lost lease ErrLeaseLost.
-	Wait(ctx context.Context, h Holder, d time.Duration, reason forkcore.Reason) error
+	// Wait gives the lease back: state waiting with the reason. It is in the due set at now + w.Delay, and the sweep then
+	// queues it (wake+1, reason cleared, as Release does); with w.Account it is on that account's list until WakeWaiting, and a
+	// gate that the run leads and that is closed has no limit meanwhile. A stop wish is ErrStopped, a holder's lost lease ErrLeaseLost.
+	Wait(ctx context.Context, h Holder, w WaitFor) error
 	// EndRun ends the holder's run, or, with h.Token empty, a run nobody holds (ErrLeaseLost when somebody does).
 	// Main turn: marker turn_end, session idle; refused with ErrInbox while the inbox has an item and state is done; when something waits in the
 	// inbox, and the run failed after at least one request or a text was accepted after its stop wish, candidate is started as for a fork's end. Fork: the dispatch's Remaining is

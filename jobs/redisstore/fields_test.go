@@ -17,7 +17,7 @@ func everything() fields {
 		"history": `{"at":1,"type":"closed"},{"at":2,"type":"opened"}`,
 	}
 	for name := range strings.FieldsSeq(`id title workspace model mode permissions effort session agent kind directive parent
-		dispatch tool_use state stop last_tool last_tool_detail active_run last_run last_state gate_mode gate leader_run source`) {
+		dispatch tool_use state stop last_tool last_tool_detail active_run last_run last_state gate_mode gate leader_run source account`) {
 		f[name] = "x"
 	}
 	for name := range strings.FieldsSeq(`budget interactive background depth descendants created updated version active_runs reserved input write_5m

@@ -66,6 +66,8 @@ const (
 
 	// stemDue: sorted set by ms of "run:<id>" (a queued run to hand out again, a waiting one to go on) and "gate:<dispatch>" (a gate's limit).
 	stemDue = "due"
+	// stemWaiting + account: set of the runs that wait for the account's key; each names the account in its _account.
+	stemWaiting = "waiting:"
 	// stemBeats: hash executor → ms of its last heartbeat; 0 after a goodbye.
 	stemBeats = "beats"
 	// stemLive: stream of all durable events and deltas of the shard, trimmed. PublishDelta writes here too.
@@ -80,6 +82,11 @@ const (
 	keySnapshotSessions = keySpace + "snapshot:"
 	// keySecrets: sorted set of "<kind>:<sha256>" by ms of expiry.
 	keySecrets = keySpace + "secrets"
+	// keyAccounts + account: hash, what is known of a key at an endpoint (see accounts.go and scripts/account.lua). It holds no
+	// key, but for "sealed": its successor, encrypted with the key itself.
+	keyAccounts = keySpace + "account:"
+	// keyAccount: string, the account that the dashboard uses. Written by UseAccount.
+	keyAccount = keySpace + "account"
 	// simulatorKey: string, where the dashboard's simulated model listens. Written by PublishSimulator.
 	simulatorKey = keySpace + "simulator"
 )
@@ -102,6 +109,7 @@ var luaStems = [...]struct{ name, stem string }{
 	{"HELD", stemHeld},
 	{"SIGNALS", stemSignals},
 	{"SENT", stemSent},
+	{"WAITING", stemWaiting},
 	{"DUE", stemDue},
 	{"BEATS", stemBeats},
 	{"LIVE", stemLive},

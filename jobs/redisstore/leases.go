@@ -126,8 +126,8 @@ func (s *Store) Release(ctx context.Context, h engine.Holder) (engine.Wake, erro
 }
 
 // Wait implements engine.Store.
-func (s *Store) Wait(ctx context.Context, h engine.Holder, d time.Duration, reason forkcore.Reason) error {
-	st, err := heldStep(scriptWait, h, args{"delay": millis(d), "reason": encode(reason)})
+func (s *Store) Wait(ctx context.Context, h engine.Holder, w engine.WaitFor) error {
+	st, err := heldStep(scriptWait, h, args{"delay": millis(w.Delay), "reason": encode(w.Reason), "account": w.Account})
 	if err != nil {
 		return err
 	}
@@ -180,9 +180,14 @@ const sweepBatch = 500
 // Sweep implements engine.Store: one pipeline over all shards. Shards that
 // answered count even when another failed; both wakes and error are returned then.
 func (s *Store) Sweep(ctx context.Context, dead, redue time.Duration) ([]engine.Wake, error) {
-	answers, err := s.runAll(ctx, everyShard(scriptSweep, args{
+	return s.wakesOfAll(ctx, everyShard(scriptSweep, args{
 		"dead": millis(dead), "redue": millis(redue), "batch": formatInt(sweepBatch),
 	}))
+}
+
+// wakesOfAll performs steps whose first answer is a list of wakes.
+func (s *Store) wakesOfAll(ctx context.Context, steps []step) ([]engine.Wake, error) {
+	answers, err := s.runAll(ctx, steps)
 	var wakes []engine.Wake
 	for _, a := range answers {
 		if len(a) == 0 {

@@ -38,6 +38,7 @@ func (s *Store) BeginRequest(ctx context.Context, h engine.Holder, row forkcore.
 	}
 	st, err := heldStep(scriptBeginRequest, h, args{
 		"n": formatInt(row.N), "row": encodeRow(row), "reserve": formatInt(reserve), "limit": millis(gateLimit), "at_risk": formatBool(row.AtRisk),
+		"account": row.Scope.Account(),
 	})
 	if err != nil {
 		return err

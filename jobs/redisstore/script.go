@@ -44,12 +44,13 @@ const (
 	scriptHeartbeat        scriptName = "heartbeat"
 	scriptGoodbye          scriptName = "goodbye"
 	scriptSweep            scriptName = "sweep"
+	scriptWakeWaiting      scriptName = "wake_waiting"
 )
 
 var scriptNames = [...]scriptName{
 	scriptCreateSession, scriptAccept, scriptTakeLease, scriptAppend, scriptBeginRequest, scriptFirstEvent,
 	scriptSettle, scriptCreateDispatch, scriptRelease, scriptWait, scriptEndRun, scriptStop, scriptCancel,
-	scriptSignalBackground, scriptHeartbeat, scriptGoodbye, scriptSweep,
+	scriptSignalBackground, scriptHeartbeat, scriptGoodbye, scriptSweep, scriptWakeWaiting,
 }
 
 const (
@@ -66,13 +67,13 @@ const (
 
 // loadScripts puts the prelude in front of every script. The sources are part
 // of the program, so a missing file is a programmer's error.
-func loadScripts() (map[scriptName]*redis.Script, *redis.Script) {
+func loadScripts() (byName map[scriptName]*redis.Script, secret, account *redis.Script) {
 	prelude := generated() + source("prelude")
-	byName := make(map[scriptName]*redis.Script, len(scriptNames))
+	byName = make(map[scriptName]*redis.Script, len(scriptNames))
 	for _, name := range scriptNames {
 		byName[name] = redis.NewScript(prelude + source(name))
 	}
-	return byName, redis.NewScript(source("secret"))
+	return byName, redis.NewScript(source("secret")), redis.NewScript(source("account"))
 }
 
 func source(name scriptName) string {

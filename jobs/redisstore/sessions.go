@@ -44,6 +44,7 @@ func parseSession(f fields) (forkcore.Session, error) {
 		PermissionMode:  forkcore.PermissionMode(r.text("permissions")),
 		Effort:          r.text("effort"),
 		Head:            r.digest("head"),
+		Account:         r.text("account"),
 		BudgetNanoUSD:   r.int("budget"),
 		Interactive:     r.flag("interactive"),
 		AutoBackground:  time.Duration(r.int("background")),

@@ -44,6 +44,7 @@ type Store struct {
 	inProcess bool
 	scripts   map[scriptName]*redis.Script
 	secret    *redis.Script
+	account   *redis.Script
 	packer    *zstd.Encoder
 	unpacker  *zstd.Decoder
 }
@@ -63,7 +64,7 @@ func New(client redis.UniversalClient, o Options) *Store {
 		gateTTL:   o.GateTTL,
 		inProcess: o.InProcess,
 	}
-	s.scripts, s.secret = loadScripts()
+	s.scripts, s.secret, s.account = loadScripts()
 	s.packer, s.unpacker = newPacker()
 	return s
 }

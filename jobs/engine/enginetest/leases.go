@@ -171,7 +171,7 @@ func testFencing(f *fixture) {
 			return err
 		},
 		"wait": func(h engine.Holder) error {
-			return f.store.Wait(f.ctx, h, time.Minute, overloaded())
+			return f.store.Wait(f.ctx, h, engine.WaitFor{Delay: time.Minute, Reason: overloaded()})
 		},
 		"end": func(h engine.Holder) error {
 			_, err := f.store.EndRun(f.ctx, h, engine.EndRun{State: forkcore.Done})

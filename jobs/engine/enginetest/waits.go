@@ -16,7 +16,7 @@ func testWait(f *fixture) {
 	h := f.turn()
 	before := f.kinds(f.session)
 	reason := overloaded()
-	f.noError(f.store.Wait(f.ctx, h, never, reason), "wait")
+	f.noError(f.store.Wait(f.ctx, h, engine.WaitFor{Delay: never, Reason: reason}), "wait")
 	r := f.run(h.RunID)
 	equal(f, r.State, forkcore.Waiting, "state")
 	same(f, r.Reason, &reason, "reason")
@@ -27,7 +27,7 @@ func testWait(f *fixture) {
 	equal(f, f.sessionNow().ActiveRuns, 1, "active runs")
 
 	// Its answer may get lost; anything else by the former holder is refused.
-	f.noError(f.store.Wait(f.ctx, h, never, reason), "repeated wait")
+	f.noError(f.store.Wait(f.ctx, h, engine.WaitFor{Delay: never, Reason: reason}), "repeated wait")
 	_, err := f.store.Append(f.ctx, h, int64(len(f.log(f.session))), nil, nil)
 	f.wantError(err, engine.ErrLeaseLost, "append while waiting")
 	_, err = f.store.TakeLease(f.ctx, h.RunID, 0, worker, "t")
@@ -46,7 +46,7 @@ func testWait(f *fixture) {
 	d := f.forks(2, forkcore.GateNone, "")
 	f.create(d)
 	fork := f.lease(d.Runs[0].ID, 1, worker).Holder
-	f.noError(f.store.Wait(f.ctx, fork, time.Millisecond, reason), "a fork waits")
+	f.noError(f.store.Wait(f.ctx, fork, engine.WaitFor{Delay: time.Millisecond, Reason: reason}), "a fork waits")
 	var wakes []engine.Wake
 	f.eventually("the end of the wait", func() bool {
 		for _, w := range f.sweep(never, never) {
@@ -70,7 +70,7 @@ func testWaitMain(f *fixture) {
 	h := f.turn()
 	row := f.begin(h, 1, 10)
 	before := f.kinds(f.session)
-	f.noError(f.store.Wait(f.ctx, h, time.Millisecond, overloaded()), "wait")
+	f.noError(f.store.Wait(f.ctx, h, engine.WaitFor{Delay: time.Millisecond, Reason: overloaded()}), "wait")
 	var wakes []engine.Wake
 	f.eventually("the end of the wait", func() bool {
 		wakes = f.sweep(never, never)
@@ -83,10 +83,10 @@ func testWaitMain(f *fixture) {
 	equal(f, f.sessionNow().ActiveRunID, h.RunID, "active run")
 	l := f.lease(h.RunID, 1, worker)
 	same(f, l.OpenRows, []forkcore.RequestRow{row}, "open rows")
-	f.wantError(f.store.Wait(f.ctx, h, never, overloaded()), engine.ErrLeaseLost, "wait by the predecessor")
+	f.wantError(f.store.Wait(f.ctx, h, engine.WaitFor{Delay: never, Reason: overloaded()}), engine.ErrLeaseLost, "wait by the predecessor")
 
 	f.stop("turn")
-	f.wantError(f.store.Wait(f.ctx, l.Holder, never, overloaded()), engine.ErrStopped, "wait after a stop")
+	f.wantError(f.store.Wait(f.ctx, l.Holder, engine.WaitFor{Delay: never, Reason: overloaded()}), engine.ErrStopped, "wait after a stop")
 	equal(f, f.run(h.RunID).State, forkcore.Running, "state after the refusal")
 	f.end(l.Holder, engine.EndRun{State: forkcore.Cancelled})
 }

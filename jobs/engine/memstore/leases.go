@@ -112,7 +112,7 @@ func (s *Store) TakeLease(ctx context.Context, runID string, wake int64, executo
 		}
 		return engine.Lease{}, fmt.Errorf("take lease: %w", engine.ErrStale)
 	}
-	if d := s.dispatches[r.DispatchID]; d != nil && r.Requests == 0 {
+	if d := s.dispatches[r.DispatchID]; d != nil && r.Usage == (forkcore.Usage{}) && r.Cost == (forkcore.Cost{}) {
 		if d.Gate == forkcore.GateClosed && d.LeaderRunID != r.ID {
 			st.setState(r, forkcore.Parked)
 			return engine.Lease{}, fmt.Errorf("take lease: %w", engine.ErrParked)
@@ -155,14 +155,17 @@ func (s *Store) Release(ctx context.Context, h engine.Holder) (engine.Wake, erro
 }
 
 // Wait implements engine.Store.
-func (s *Store) Wait(ctx context.Context, h engine.Holder, d time.Duration, reason forkcore.Reason) error {
-	_, err := s.held(ctx, "wait", h, []any{d, reason}, func(st *step, r *run) (answer, error) {
+func (s *Store) Wait(ctx context.Context, h engine.Holder, w engine.WaitFor) error {
+	_, err := s.held(ctx, "wait", h, w, func(st *step, r *run) (answer, error) {
 		if r.Stop != "" {
 			return answer{}, engine.ErrStopped
 		}
 		st.dropLease(r)
 		st.setState(r, forkcore.Waiting)
-		r.Reason, r.due = &reason, st.now.Add(d)
+		r.Reason, r.due, r.account = &w.Reason, st.now.Add(w.Delay), w.Account
+		if d := st.dispatches[r.DispatchID]; d != nil && w.Account != "" && d.Gate == forkcore.GateClosed && d.LeaderRunID == r.ID {
+			d.limit = time.Time{} // its followers stay parked until it has sent
+		}
 		return answer{}, nil
 	})
 	return err
@@ -256,7 +259,7 @@ func (s *Store) Sweep(ctx context.Context, dead, redue time.Duration) ([]engine.
 				st.openGate(d, d.LeaderRunID, "limit")
 			}
 			switch w := (engine.Wake{RunID: r.ID, N: r.Wake}); {
-			case r.due.After(st.now):
+			case r.due.After(st.now), r.State == forkcore.Waiting && r.account != "":
 			case r.State == forkcore.Waiting:
 				st.requeue(r)
 			case r.State == forkcore.Queued && !slices.Contains(st.wakes, w):

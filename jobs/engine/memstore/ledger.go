@@ -64,6 +64,10 @@ func (s *Store) BeginRequest(ctx context.Context, h engine.Holder, row forkcore.
 			return answer{}, forkcore.ErrBudget
 		}
 		r.Requests++
+		if account := row.Scope.Account(); account != "" && c.Account != account {
+			c.Account = account
+			st.touchSession(c)
+		}
 		if row.AtRisk {
 			r.AtRiskRequests++
 			c.AtRiskRequests++

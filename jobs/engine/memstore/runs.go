@@ -19,6 +19,7 @@ type run struct {
 	rows            []forkcore.RequestRow // row n at n-1
 	open            map[int64]int64       // reserved nano-dollars of open rows, by n
 	offers          int                   // how often sweeps handed out the present wake
+	account         string                // whose key a waiting run waits for; empty = it waits until due
 	due             time.Time             // when a queued run is handed out again, a waiting one goes on
 }
 
@@ -103,7 +104,7 @@ func (st *step) setState(r *run, to forkcore.State) {
 		panic(fmt.Sprintf("run %s cannot go from %s to %s", r.ID, r.State, to))
 	}
 	if r.State == forkcore.Waiting {
-		r.Reason = nil
+		r.Reason, r.account = nil, ""
 	}
 	r.State = to
 	st.touchRun(r)

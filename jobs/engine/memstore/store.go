@@ -38,6 +38,8 @@ type Store struct {
 	blobs      map[string]map[forkcore.Digest][]byte // by session
 	beats      map[string]time.Time                  // by executor; zero after a goodbye
 	signals    map[string]map[string]string          // kind by executor and run
+	accounts   map[string]*account
+	inUse      string // the account of the dashboard
 }
 
 // New returns an empty store.
@@ -45,6 +47,7 @@ func New() *Store {
 	return &Store{
 		sessions: map[string]*session{}, runs: map[string]*run{}, dispatches: map[string]*dispatch{},
 		blobs: map[string]map[forkcore.Digest][]byte{}, beats: map[string]time.Time{}, signals: map[string]map[string]string{},
+		accounts: map[string]*account{},
 	}
 }
 

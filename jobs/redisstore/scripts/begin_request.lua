@@ -1,4 +1,4 @@
--- Holder; A.n, A.row; A.reserve; A.limit (ms); A.at_risk. Answers nothing.
+-- Holder; A.n, A.row; A.reserve; A.limit (ms); A.at_risk; A.account (empty = not told). Answers nothing.
 local bad = guard()
 if bad then return bad end
 local key = RUN .. A.run
@@ -16,6 +16,10 @@ if over(SESSION .. sid, 'reserved') then return fail('budget') end
 if did ~= '' and over(DISPATCH .. did, '_reserved') then return fail('budget') end
 
 redis.call('HINCRBY', key, 'requests', 1)
+if A.account ~= '' and get(SESSION .. sid, 'account') ~= A.account then
+  redis.call('HSET', SESSION .. sid, 'account', A.account)
+  touch_session(sid)
+end
 if A.at_risk == '1' then
   redis.call('HINCRBY', key, 'at_risk', 1)
   redis.call('HINCRBY', SESSION .. sid, 'at_risk', 1)

@@ -157,7 +157,11 @@ local function set_state(rid, to)
     error('run ' .. rid .. ' cannot go from ' .. from .. ' to ' .. to)
   end
   redis.call('HSET', key, 'state', to)
-  if from == 'waiting' then redis.call('HSET', key, 'reason', '') end
+  if from == 'waiting' then
+    local account = get(key, '_account')
+    if account ~= '' then redis.call('SREM', WAITING .. account, rid) end
+    redis.call('HSET', key, 'reason', '', '_account', '')
+  end
   touch_run(rid)
   if to == 'queued' then enqueue(rid) else redis.call('ZREM', DUE, 'run:' .. rid) end
 end

@@ -21,8 +21,12 @@ if get(key, 'stop') ~= '' then
   return fail('stale')
 end
 
-local did, requests = get(key, 'dispatch'), get(key, 'requests')
-if did ~= '' and (requests == '' or requests == '0') then
+local did = get(key, 'dispatch')
+local fresh = true -- nothing of it was answered or billed
+for _, v in ipairs(redis.call('HMGET', key, 'input', 'write_5m', 'write_1h', 'read', 'output', 'cost', 'unpriced')) do
+  if v and v ~= '' and v ~= '0' then fresh = false end
+end
+if did ~= '' and fresh then
   local dkey = DISPATCH .. did
   local gate = get(dkey, 'gate')
   if gate == 'closed' and get(dkey, 'leader') ~= A.run then
