@@ -20,7 +20,7 @@ type fanOutResult struct {
 func newFanOutResult(d forkcore.Dispatch, runs []forkcore.Run, prices api.Prices) fanOutResult {
 	info, priced := forkcore.ModelInfo{}, false
 	if prices != nil {
-		info, priced = prices.Model(d.Quote.Model)
+		info, priced = prices.ModelAt(d.Quote.Model, d.CreatedAt)
 	}
 	r := fanOutResult{Verdict: "unknown", Shared: sharedSentence(d, runs, info.MinCacheable)}
 	billed := d.Cost.Known()

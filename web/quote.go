@@ -83,7 +83,7 @@ func newOffer(q forkcore.Quote, forks int, wish forkcore.GateMode, session forkc
 	var info forkcore.ModelInfo
 	priced := false
 	if prices != nil {
-		info, priced = prices.Model(q.Model)
+		info, priced = prices.ModelAt(q.Model, now)
 	}
 	if priced && q.ColdNanoUSD != nil {
 		extra := extraFork(info, q)

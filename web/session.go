@@ -311,7 +311,7 @@ func (p *sessionPage) head() sessionHeadView {
 	s := p.session
 	v := sessionHeadView{
 		at: s.UpdatedAt, HitRate: percent(forkcore.Run{Usage: s.Usage}.HitRate().Total), Cost: dollars(s.Cost.Known()),
-		Tokens: grouped(s.Usage.TotalInput()) + " in, " + grouped(s.Usage.Output) + " out", Warm: newWarmth(s.Warm, p.s.o.Now()).priced(s.Warm, s.Model, p.s.o.Prices),
+		Tokens: grouped(s.Usage.TotalInput()) + " in, " + grouped(s.Usage.Output) + " out", Warm: newWarmth(s.Warm, p.s.o.Now()).priced(s.Warm, s.Model, p.s.o.Prices, p.s.o.Now()),
 		Model: s.Model, Mode: string(s.Mode), Permission: string(s.PermissionMode), Workspace: s.Workspace, ID: s.ID,
 	}
 	var active *forkcore.Run

@@ -205,11 +205,11 @@ func newWarmth(e *forkcore.CacheEntry, now time.Time) *warmth {
 }
 
 // priced says as well what sending costs once it is over: writing the prefix again.
-func (w *warmth) priced(e *forkcore.CacheEntry, model string, prices api.Prices) *warmth {
+func (w *warmth) priced(e *forkcore.CacheEntry, model string, prices api.Prices, now time.Time) *warmth {
 	if w == nil || prices == nil {
 		return w
 	}
-	info, known := prices.Model(model)
+	info, known := prices.ModelAt(model, now)
 	if !known {
 		return w
 	}

@@ -148,7 +148,7 @@ func TestB51_TheSessionSaysWhatColdCosts(t *testing.T) {
 		{"6 min, no price", "my-model", "cold", "cold", 6 * time.Minute, catalogue},
 		{"6 min, no table", "claude-sonnet-5-5", "cold", "cold", 6 * time.Minute, nil},
 	} {
-		w := newWarmth(entry, noon.Add(test.after)).priced(entry, test.model, test.prices)
+		w := newWarmth(entry, noon.Add(test.after)).priced(entry, test.model, test.prices, noon.Add(test.after))
 		if w.Left != test.left || w.Over != test.over {
 			t.Errorf("%s: %q, then %q", test.name, w.Left, w.Over)
 		}
@@ -160,7 +160,7 @@ func TestB51_TheSessionSaysWhatColdCosts(t *testing.T) {
 			t.Errorf("%s: %s", test.name, page.String())
 		}
 	}
-	if w := newWarmth(nil, noon).priced(nil, "m", catalogue); w != nil {
+	if w := newWarmth(nil, noon).priced(nil, "m", catalogue, noon); w != nil {
 		t.Errorf("nothing held: %+v", w)
 	}
 }

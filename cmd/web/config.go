@@ -36,6 +36,8 @@ type config struct {
 	betas          []string
 	simulated      bool   // the endpoint at baseURL is a simulator
 	diagnostics    string // auto, on or off
+	catalogue      string // file of models and prices over the embedded table; empty = none
+	printCatalogue bool
 }
 
 // setting is one variable and the flag of the same name: FORKYARD_ADDR is
@@ -52,6 +54,7 @@ var settings = []setting{
 	{"ANTHROPIC_API_KEY", "", "key for the Messages API; empty without a base URL = simulated model"},
 	{"ANTHROPIC_BASE_URL", "", "another Messages API endpoint"},
 	{"FORKYARD_MODEL", "claude-sonnet-5-5", "model of sessions that name none"},
+	{"FORKYARD_CATALOGUE", "", "JSON file of models and prices that lies over the built-in table; -print-catalogue shows the form"},
 	{"FORKYARD_PUBLIC_URL", "", "URL that browsers use, when a proxy stands in front"},
 	{"AGENT_AUTO_BACKGROUND_TASKS", "", "1 = a foreground turn moves to a worker after a while"},
 	{"FORKYARD_AUTO_BACKGROUND_AFTER", "120s", "after how long"},
@@ -78,6 +81,7 @@ func flagNames(env string) []string {
 // once. flag.ErrHelp means that help was asked for and written.
 func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (config, error) {
 	values := map[string]*string{}
+	var c config
 	fs := flag.NewFlagSet("web", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.Usage = func() {
@@ -90,6 +94,7 @@ func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (c
 			}
 			fmt.Fprintf(stderr, "  -%s, %s\n    \t%s%s\n", names[len(names)-1], s.env, s.usage, fallback)
 		}
+		fmt.Fprintln(stderr, "  -print-catalogue\n    \twrite the models and prices in effect as JSON and end")
 	}
 	for _, s := range settings {
 		v := getenv(s.env)
@@ -101,6 +106,7 @@ func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (c
 			fs.StringVar(&v, name, v, s.usage)
 		}
 	}
+	fs.BoolVar(&c.printCatalogue, "print-catalogue", false, "write the models and prices in effect as JSON and end")
 	if err := fs.Parse(args); err != nil {
 		return config{}, err
 	}
@@ -123,7 +129,8 @@ func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (c
 		bad(env, "%q is neither on nor off", get(env))
 		return false
 	}
-	c := config{
+	c = config{
+		printCatalogue: c.printCatalogue, catalogue: get("FORKYARD_CATALOGUE"),
 		addr: get("FORKYARD_ADDR"), redisURL: get("FORKYARD_REDIS_URL"), adminToken: get("FORKYARD_ADMIN_TOKEN"),
 		apiKey: get("ANTHROPIC_API_KEY"), baseURL: get("ANTHROPIC_BASE_URL"), model: get("FORKYARD_MODEL"),
 		publicURL: strings.TrimRight(get("FORKYARD_PUBLIC_URL"), "/"), gate: forkcore.GateMode(get("FORKYARD_GATE")),

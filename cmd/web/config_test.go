@@ -33,6 +33,7 @@ func TestParseConfig(t *testing.T) {
 		{name: "workspaces", env: map[string]string{"FORKYARD_WORKSPACES": "/tmp/, git@h:r.git,https://h/r.git"}, check: func(c config) bool {
 			return len(c.workspaces) == 1 && c.workspaces[0] == "/tmp" && len(c.remotes) == 2
 		}},
+		{name: "a catalogue", args: []string{"-print-catalogue"}, env: map[string]string{"FORKYARD_CATALOGUE": "models.json"}, check: func(c config) bool { return c.printCatalogue && c.catalogue == "models.json" }},
 		{name: "betas in any order", env: map[string]string{"FORKYARD_BETAS": " b-2, a-1,,b-2"}, check: func(c config) bool { return slices.Equal(c.betas, []string{"a-1", "b-2"}) }},
 		{name: "no beta", env: map[string]string{"FORKYARD_BETAS": "a b"}, errs: []string{"FORKYARD_BETAS"}},
 		{name: "modes", env: map[string]string{"FORKYARD_FORK_SUBAGENT": "off", "AGENT_COORDINATOR_MODE": "1", "FORKYARD_GATE": "off"}, check: func(c config) bool { return c.forkOff && c.coordinator && c.gate == forkcore.GateOff }},

@@ -6,6 +6,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -61,6 +62,13 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	c, err := parseConfig(args, getenv, stderr)
 	if err != nil {
 		return err
+	}
+	catalogue, err := forkcore.LoadCatalogue(c.catalogue)
+	if err != nil {
+		return fmt.Errorf("FORKYARD_CATALOGUE: %w", err)
+	}
+	if c.printCatalogue {
+		return printCatalogue(stdout, catalogue)
 	}
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	var closers stack
@@ -133,10 +141,6 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return err
 	}
 	provider.Checker = model
-	catalogue, err := forkcore.EmbeddedCatalogue()
-	if err != nil {
-		return err
-	}
 	if _, known := catalogue.Model(c.model); simulated && !known {
 		return fmt.Errorf("FORKYARD_MODEL: %q is not a model the simulator knows; use one of %s", c.model, strings.Join(catalogue.IDs(), ", "))
 	}
@@ -265,6 +269,16 @@ func banner(w io.Writer, link string, simulated bool, c config, db *database, to
 		fmt.Fprintln(w, "  Workers     start cmd/worker with the same FORKYARD_REDIS_URL, key and base URL; forks wait in the queue until one runs")
 	}
 	fmt.Fprintln(w)
+}
+
+// printCatalogue writes the table in the form of a catalogue file.
+func printCatalogue(w io.Writer, c *forkcore.Catalogue) error {
+	b, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the catalogue: %w", err)
+	}
+	_, err = fmt.Fprintf(w, "%s\n", b)
+	return err
 }
 
 func version() string {

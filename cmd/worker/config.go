@@ -18,6 +18,7 @@ type config struct {
 	apiKey      string
 	baseURL     string
 	healthcheck bool
+	catalogue   string // file of models and prices over the embedded table; empty = none
 	diagnostics string // auto, on or off
 	simulated   bool   // the endpoint at baseURL is a simulator
 	guard       forkcore.Guard
@@ -44,11 +45,13 @@ func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (c
 	fs.StringVar(&c.apiKey, "anthropic-api-key", env("ANTHROPIC_API_KEY", ""), "key for the Messages API (ANTHROPIC_API_KEY)")
 	fs.StringVar(&c.baseURL, "anthropic-base-url", env("ANTHROPIC_BASE_URL", ""), "another Messages API endpoint (ANTHROPIC_BASE_URL)")
 	fs.StringVar(&c.diagnostics, "diagnostics", env("FORKYARD_DIAGNOSTICS", "auto"), "ask the provider why its cache was missed: auto (the Anthropic API and the dashboard's simulated model), on or off (FORKYARD_DIAGNOSTICS)")
+	fs.StringVar(&c.catalogue, "catalogue", env("FORKYARD_CATALOGUE", ""), "JSON file of models and prices that lies over the built-in table, as in the dashboard (FORKYARD_CATALOGUE)")
 	depth := fs.String("fork-depth", env("FORKYARD_FORK_DEPTH", strconv.Itoa(forkcore.DefaultForkDepth)), "how deep forks may nest, as in the dashboard (FORKYARD_FORK_DEPTH)")
 	descendants := fs.String("max-descendants", env("FORKYARD_MAX_DESCENDANTS", strconv.Itoa(forkcore.DefaultMaxDescendants)), "how many forks one session may start in all, as in the dashboard (FORKYARD_MAX_DESCENDANTS)")
 	fs.BoolVar(&c.healthcheck, "healthcheck", false, "exit 0 when the database can be reached, else 1")
 	fs.StringVar(&c.redisURL, "forkyard-redis-url", c.redisURL, "same as -redis-url")
 	fs.StringVar(&c.diagnostics, "forkyard-diagnostics", c.diagnostics, "same as -diagnostics")
+	fs.StringVar(&c.catalogue, "forkyard-catalogue", c.catalogue, "same as -catalogue")
 	fs.StringVar(concurrency, "forkyard-concurrency", *concurrency, "same as -concurrency")
 	fs.StringVar(depth, "forkyard-fork-depth", *depth, "same as -fork-depth")
 	fs.StringVar(descendants, "forkyard-max-descendants", *descendants, "same as -max-descendants")

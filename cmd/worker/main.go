@@ -51,6 +51,10 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err != nil {
 		return err
 	}
+	catalogue, err := forkcore.LoadCatalogue(c.catalogue)
+	if err != nil {
+		return fmt.Errorf("FORKYARD_CATALOGUE: %w", err)
+	}
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	opts, err := redis.ParseURL(c.redisURL)
 	if err != nil {
@@ -78,10 +82,6 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		c.apiKey, c.simulated = "simulated", true
 	}
 	model, err := anthropic.New(anthropic.Options{APIKey: c.apiKey, BaseURL: c.baseURL, Logger: log})
-	if err != nil {
-		return err
-	}
-	catalogue, err := forkcore.EmbeddedCatalogue()
 	if err != nil {
 		return err
 	}

@@ -120,7 +120,7 @@ func TestMoney(t *testing.T) {
 	silent := reply{err: &forkcore.ModelError{Code: forkcore.CodeStreamCut, Message: "no byte for 90 s", Retryable: true}}
 	unsent := reply{err: &forkcore.ModelError{Code: forkcore.CodeProviderError, Message: "connection refused", Retryable: true, Unsent: true}}
 	price := func(u forkcore.Usage) *int64 {
-		n := u.Input*2000 + u.CacheWrite5m*2500 + u.CacheRead*100 + u.Output*10000 // claude-sonnet-5-5
+		n := u.Input*2000 + u.CacheWrite5m*2500 + u.CacheRead*200 + u.Output*10000 // claude-sonnet-5-5 at the date of the fake clock
 		return &n
 	}
 	estimated := forkcore.Usage{Input: 7, CacheRead: 100, Output: 100} // 400 bytes at 4 a token

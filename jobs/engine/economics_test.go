@@ -62,7 +62,7 @@ func TestX25_ChildSpendIsInTheTotalOnce(t *testing.T) {
 // narrow knows one model whose window takes so many tokens.
 func narrow(t *testing.T, window string) func(*engine.Options) {
 	t.Helper()
-	c, err := forkcore.ParseCatalogue([]byte(`{"models":[{"id":"claude-sonnet-5-5","input":2,"output":10,"write_5m":2.5,"write_1h":4,"read":0.1,"window":` + window + `}]}`))
+	c, err := forkcore.ParseCatalogue([]byte(`{"models":[{"id":"claude-sonnet-5-5","prices":[{"input":2,"output":10,"write_5m":2.5,"write_1h":4,"read":0.1}],"window":` + window + `}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}

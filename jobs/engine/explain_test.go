@@ -254,7 +254,7 @@ func TestM16_AnotherHeadIsNamedByItsBytesOrTheProvider(t *testing.T) {
 // X06: a conversation under the model's minimum is too short, turn for turn, and never a miss.
 func TestX06_TooShortEndToEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, err := forkcore.ParseCatalogue([]byte(`{"models":[{"id":"claude-sonnet-5-5","input":2,"output":10,"write_5m":2.5,"write_1h":4,"read":0.1,"window":200000,"min_cacheable":100000}]}`))
+		c, err := forkcore.ParseCatalogue([]byte(`{"models":[{"id":"claude-sonnet-5-5","prices":[{"input":2,"output":10,"write_5m":2.5,"write_1h":4,"read":0.1}],"window":200000,"min_cacheable":100000}]}`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,7 +27,7 @@ func reservation(info forkcore.ModelInfo, held *forkcore.CacheEntry, bytes int64
 
 // reserve is the reservation of one request; a model without a price reserves nothing.
 func (d *driver) reserve(r *request) int64 {
-	info, ok := d.e.o.Catalogue.Model(d.params.Model)
+	info, ok := d.e.o.Catalogue.ModelAt(d.params.Model, r.row.StartedAt)
 	if !ok {
 		return 0
 	}
@@ -105,7 +105,7 @@ func (d *driver) inheritedBy(row forkcore.RequestRow, u forkcore.Usage) int64 {
 }
 
 func (d *driver) book(row *forkcore.RequestRow, u forkcore.Usage) {
-	if info, ok := d.e.o.Catalogue.Model(row.Model); ok {
+	if info, ok := d.e.o.Catalogue.ModelAt(row.Model, row.StartedAt); ok {
 		cost := info.Cost(u)
 		row.Cost = &cost
 	}

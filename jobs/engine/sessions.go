@@ -73,8 +73,9 @@ func (e *Engine) newSession(spec forkcore.SessionSpec) (forkcore.Session, error)
 	if s.Model == "" {
 		s.Model = e.o.DefaultModel
 	}
-	if _, known := e.o.Catalogue.Model(s.Model); !known && e.o.Simulated {
-		bad.Add("model", "%q is not a model the simulator knows; use one of %s", s.Model, strings.Join(e.o.Catalogue.IDs(), ", "))
+	info, known := e.o.Catalogue.Model(s.Model)
+	if e.o.Simulated && (!known || info.Added) {
+		bad.Add("model", "%q is not a model the simulator knows; use one of %s", s.Model, strings.Join(e.simulatedModels(), ", "))
 	}
 	if len(s.Model) > 200 || strings.ContainsFunc(s.Model, func(r rune) bool { return r < 0x21 || r == 0x7f }) {
 		bad.Add("model", "is no model id")
@@ -108,15 +109,18 @@ func (e *Engine) newSession(spec forkcore.SessionSpec) (forkcore.Session, error)
 	case !s.Interactive && s.PermissionMode != forkcore.PermissionDontAsk && s.PermissionMode != forkcore.PermissionBypass:
 		bad.Add("permission_mode", "%s may ask a person, and interactive is false; use dontAsk or bypassPermissions", s.PermissionMode)
 	}
+	var kind string
 	if len(spec.Thinking) > 0 && !bytes.Equal(spec.Thinking, []byte("null")) {
-		t, err := thinking(spec.Thinking)
+		t, k, err := thinking(spec.Thinking)
 		if err != nil {
 			bad.Add("thinking", "%v", err)
 		}
-		s.Thinking = t
+		s.Thinking, kind = t, k
 	}
-	if s.Effort != "" && !slices.Contains([]string{"low", "medium", "high", "xhigh", "max"}, s.Effort) {
+	if s.Effort != "" && !slices.Contains(forkcore.Efforts(), s.Effort) {
 		bad.Add("effort", "is %q; use low, medium, high, xhigh or max", s.Effort)
+	} else {
+		info.CheckSettings(kind, s.Effort, &bad)
 	}
 	if spec.BudgetUSD != nil {
 		n, err := nanoUSD(*spec.BudgetUSD)
@@ -139,30 +143,30 @@ func (e *Engine) newSession(spec forkcore.SessionSpec) (forkcore.Session, error)
 }
 
 // thinking checks the one field that is passed to the provider as given, and
-// takes its white space away.
+// takes its white space away. kind is its type.
 // Source: Messages API, thinking types.
-func thinking(raw json.RawMessage) (json.RawMessage, error) {
+func thinking(raw json.RawMessage) (setting json.RawMessage, kind string, err error) {
 	var t struct {
 		Type   string           `json:"type"`
 		Budget *json.RawMessage `json:"budget_tokens"`
 	}
 	if err := json.Unmarshal(raw, &t); err != nil || !slices.Contains([]string{"enabled", "adaptive", "disabled", "between_tools"}, t.Type) {
-		return nil, errors.New(`is no thinking object; use {"type":"adaptive"}, {"type":"disabled"}, {"type":"between_tools"} or {"type":"enabled","budget_tokens":N}`)
+		return nil, "", errors.New(`is no thinking object; use {"type":"adaptive"}, {"type":"disabled"}, {"type":"between_tools"} or {"type":"enabled","budget_tokens":N}`)
 	}
 	if t.Type == "enabled" {
 		var budget int64
 		if t.Budget == nil || json.Unmarshal(*t.Budget, &budget) != nil || budget < 1024 || budget >= MaxTokens {
-			return nil, fmt.Errorf("of type enabled needs budget_tokens, a number from 1024 to %d", MaxTokens-1)
+			return nil, "", fmt.Errorf("of type enabled needs budget_tokens, a number from 1024 to %d", MaxTokens-1)
 		}
 	}
 	var buf bytes.Buffer
 	if err := json.Compact(&buf, raw); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if err := forkcore.SendableSetting(buf.Bytes()); err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return buf.Bytes(), nil
+	return buf.Bytes(), t.Type, nil
 }
 
 func nanoUSD(usd float64) (int64, error) {
@@ -207,4 +211,12 @@ func (e *Engine) workspace(path string) (string, error) {
 		return real, nil
 	}
 	return "", fmt.Errorf("%q is outside the allowed folders; %s", path, roots)
+}
+
+// simulatedModels are the models that the simulator answers for: a catalogue file may add others.
+func (e *Engine) simulatedModels() []string {
+	return slices.DeleteFunc(e.o.Catalogue.IDs(), func(id string) bool {
+		m, _ := e.o.Catalogue.Model(id)
+		return m.Added
+	})
 }

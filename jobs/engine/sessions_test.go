@@ -82,6 +82,8 @@ func TestBadSessionSpecs(t *testing.T) {
 		{"thinking type", forkcore.SessionSpec{Thinking: json.RawMessage(`{"type":"hard"}`)}, []string{"thinking"}},
 		{"thinking is broken", forkcore.SessionSpec{Thinking: json.RawMessage(`{"type":`)}, []string{"thinking"}},
 		{"effort", forkcore.SessionSpec{Effort: "heroic"}, []string{"effort"}},
+		{"thinking that the model does not have", forkcore.SessionSpec{Thinking: json.RawMessage(`{"type":"disabled"}`)}, []string{"thinking"}},
+		{"effort that the model does not have", forkcore.SessionSpec{Model: "claude-haiku-4-5", Effort: "low"}, []string{"effort"}},
 		{"budget of zero", forkcore.SessionSpec{BudgetUSD: num(0)}, []string{"budget_usd"}},
 		{"negative budget", forkcore.SessionSpec{BudgetUSD: num(-1)}, []string{"budget_usd"}},
 		{"budget that is no number", forkcore.SessionSpec{BudgetUSD: num(math.NaN())}, []string{"budget_usd"}},

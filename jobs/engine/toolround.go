@@ -296,7 +296,7 @@ func (e *Engine) planDispatch(ctx context.Context, s forkcore.Session, in inheri
 			p.best = en
 		}
 	}
-	info, priced := e.o.Catalogue.Model(s.Model)
+	info, priced := e.o.Catalogue.ModelAt(s.Model, time.Now())
 	p.quote = forkcore.NewQuote(info, priced, snap, p.best, p.blocks, gate, jobs)
 	if priced {
 		need := reservation(info, p.best, snap.Bytes)

@@ -181,7 +181,7 @@ func (e *Engine) dispatchWithRuns(ctx context.Context, id string) (forkcore.Disp
 
 // affordTurn refuses a turn whose first request could not be reserved.
 func (e *Engine) affordTurn(s forkcore.Session) error {
-	info, priced := e.o.Catalogue.Model(s.Model)
+	info, priced := e.o.Catalogue.ModelAt(s.Model, time.Now())
 	if s.BudgetNanoUSD == 0 || !priced {
 		return nil
 	}

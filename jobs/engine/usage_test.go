@@ -60,7 +60,7 @@ func TestB60_CancelledStreams(t *testing.T) {
 					t.Errorf("cost = %v", row.Cost)
 				}
 				if tt.usage != nil {
-					want(t, "cost", *row.Cost, 40*2000+9000*100+960*2500+tt.usage.Output*10000) // claude-sonnet-5-5
+					want(t, "cost", *row.Cost, 40*2000+9000*200+960*2500+tt.usage.Output*10000) // claude-sonnet-5-5 at the date of the fake clock
 				}
 			})
 		})

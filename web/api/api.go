@@ -99,7 +99,9 @@ type EventStore interface {
 
 // Prices knows what models cost.
 type Prices interface {
-	Model(id string) (forkcore.ModelInfo, bool)
+	// ModelAt is the row with the prices of a request that starts then; priced is false when they are not known. What is
+	// known beside prices is there all the same.
+	ModelAt(id string, start time.Time) (m forkcore.ModelInfo, priced bool)
 }
 
 // Options are what an API is made of.

@@ -105,7 +105,7 @@ func FirstInputCost(d forkcore.Dispatch, prices Prices) *int64 {
 	if cost == nil || prices == nil {
 		return nil
 	}
-	info, priced := prices.Model(d.Quote.Model)
+	info, priced := prices.ModelAt(d.Quote.Model, d.CreatedAt)
 	if !priced {
 		return nil
 	}

@@ -148,7 +148,7 @@ func TestDispatchBillLeavesTheOutputOut(t *testing.T) {
 	if !ok {
 		t.Fatal("the catalogue does not know claude-sonnet-5-5")
 	}
-	d := forkcore.Dispatch{Quote: forkcore.Quote{Model: "claude-sonnet-5-5"}, FirstRequestUsage: sample, FirstRequests: forkcore.Cost{NanoUSD: info.Cost(sample)}}
+	d := forkcore.Dispatch{CreatedAt: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), Quote: forkcore.Quote{Model: "claude-sonnet-5-5"}, FirstRequestUsage: sample, FirstRequests: forkcore.Cost{NanoUSD: info.Cost(sample)}}
 	in := sample
 	in.Output = 0
 	if got := dispatchView(d, prices).Bill.FirstRequests.InputCostNanoUSD; got == nil || *got != info.Cost(in) {
