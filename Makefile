@@ -37,6 +37,11 @@ test: ## Test everything with the race detector (PKG=./web/... RUN=TestName)
 	@go tool -modfile=tools/go.mod gotestsum --format=pkgname-and-test-fails --format-hide-empty-pkg -- \
 		-race -shuffle=on -timeout=10m $(if $(RUN),-run='$(RUN)') $(PKG)
 
+.PHONY: live-check
+live-check: ## Ask the real API what only it can tell, for at most 1 US dollar (FLAGS='-max-usd 0.30 -slow'; docs/live-check.md)
+	$(BUILD) -o bin/livecheck ./cmd/livecheck
+	@bin/livecheck $(FLAGS)
+
 .PHONY: screenshots
 screenshots: ## Draw the pictures in docs/screenshots anew
 	@scripts/need.sh git redis-server rg npm chromium
