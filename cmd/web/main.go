@@ -148,7 +148,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		Store: store, Model: model, Catalogue: catalogue, Logger: log,
 		Tools:      tools.Runner{Set: tools.NewSet(tools.Options{Logger: log}), Secrets: []string{token, getenv("ANTHROPIC_API_KEY"), opts.Password}},
 		Enqueuer:   jobs.NewClient(client),
-		Workspaces: c.workspaces, Remotes: c.remotes, DefaultModel: c.model, Simulated: simulated, CacheSince: cacheSince,
+		Workspaces: c.workspaces, Remotes: c.remotes, DefaultModel: c.model, Simulated: simulated, CacheSince: cacheSince, Dashboard: true,
 		Diagnostics:    c.diagnostics == "on" || c.diagnostics == "auto" && (simulated || model.Official()),
 		AutoBackground: c.autoBackground, ForkOff: c.forkOff, Coordinator: c.coordinator, Gate: c.gate, Guard: c.guard, Betas: c.betas,
 	})

@@ -300,7 +300,7 @@ func (e *Engine) ReplaceKey(ctx context.Context, key string) (check forkcore.Pro
 	old := e.current(ctx)
 	sealed, account, err := m.Seal(key)
 	if err != nil {
-		return check, 0, err
+		return check, 0, forkcore.Invalid("api_key", err.Error())
 	}
 	if check, err = m.CheckKey(ctx, key, e.o.DefaultModel, true); err != nil {
 		return check, 0, err

@@ -30,10 +30,16 @@ func newSimulated(t *testing.T, o modelsim.Options, set ...func(*engine.Options)
 // elsewhere lets a further engine execute from now on.
 func (s *simulated) elsewhere(change func(*engine.Options)) *engine.Engine {
 	s.Helper()
+	s.engine = s.workerElsewhere(change)
+	return s.engine
+}
+
+// workerElsewhere starts another engine beside the one that is spoken to: a worker.
+func (s *simulated) workerElsewhere(change func(*engine.Options)) *engine.Engine {
+	s.Helper()
 	o := s.options
 	change(&o)
 	e, _ := s.start(o)
-	s.engine = e
 	s.queue.executor(e)
 	return e
 }

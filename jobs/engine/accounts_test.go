@@ -1,0 +1,391 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"forkyard/forkcore"
+	"forkyard/jobs/engine"
+	"forkyard/modelsim"
+)
+
+// scopedModel is a scripted model that tells which key it sends with.
+type scopedModel struct {
+	forkcore.Model
+	scope forkcore.Scope
+	ramp  bool
+}
+
+func (m scopedModel) Scope() forkcore.Scope { return m.scope }
+
+func (m scopedModel) Traits() forkcore.Traits {
+	return forkcore.Traits{Name: "scripted", Caching: forkcore.CachingMarks, Ramp: m.ramp}
+}
+
+// scoped gives the yard's model a key, the same in every engine.
+func scoped(ramp bool) func(*engine.Options) {
+	return func(o *engine.Options) {
+		o.Model = scopedModel{o.Model, forkcore.Scope{Endpoint: "e", Key: "k"}, ramp}
+	}
+}
+
+// B52: children that get 429 with retry-after 10 together wait together, and come back one after the other.
+func TestB52_OneCoolDownForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var children atomic.Int32
+		y := newYard(t, func(c call) reply {
+			if _, fork := c.directive(); fork && children.Add(1) <= 5 {
+				return reply{before: 100 * time.Millisecond, err: &forkcore.ModelError{Code: forkcore.CodeRateLimited, Status: 429, Message: "slow down", Retryable: true, RetryAfter: 10 * time.Second}}
+			}
+			return say(reportText)
+		}, scoped(false), func(o *engine.Options) { o.Gate = forkcore.GateOff })
+		y.ask("first")
+		began := time.Now()
+		_, runs, err := y.engine.Fork(y.ctx, y.session.ID, directives("d1", "d2", "d3", "d4", "d5"), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting := 0
+		time.Sleep(5 * time.Second)
+		for _, r := range runs {
+			if now := y.run(r.ID); now.State == forkcore.Waiting {
+				y.wantReason(now, forkcore.Waiting, forkcore.WaitRateLimit)
+				waiting++
+			}
+		}
+		want(t, "children that wait, without a worker", waiting, 5)
+		want(t, "runs held meanwhile", y.engine.HeldRuns(), 0)
+		for _, r := range runs {
+			want(t, "state", y.ended(r.ID).State, forkcore.Done)
+		}
+		var retries []time.Duration
+		for _, c := range y.model.received() {
+			if _, fork := c.directive(); !fork {
+				continue
+			}
+			if at := c.at.Sub(began); at > time.Second {
+				retries = append(retries, at)
+			}
+		}
+		want(t, "retries", len(retries), 5)
+		slices.Sort(retries)
+		if retries[0] < 10*time.Second {
+			t.Errorf("a request at %v, before the provider's pause of 10 s ended", retries[0])
+		}
+		if spread := retries[4] - retries[0]; spread < 2*time.Second || spread > 10*time.Second {
+			t.Errorf("retries at %v lie within %v, want two seconds or some more", retries, spread)
+		}
+	})
+}
+
+// A fan-out of many starts by degrees where the endpoint refuses a sudden rise, and at once elsewhere.
+func TestFanOutRamps(t *testing.T) {
+	for _, ramp := range []bool{true, false} {
+		t.Run(fmt.Sprint(ramp), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				y := newYard(t, func(call) reply { return say(reportText) }, scoped(ramp), func(o *engine.Options) { o.Gate = forkcore.GateOff })
+				var jobs []string
+				for i := range 40 {
+					jobs = append(jobs, fmt.Sprint("d", i))
+				}
+				_, runs, err := y.engine.Fork(y.ctx, y.session.ID, directives(jobs...), "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, r := range runs {
+					want(t, "state", y.ended(r.ID).State, forkcore.Done)
+				}
+				var starts []time.Time
+				for _, c := range y.model.received() {
+					if _, fork := c.directive(); fork {
+						starts = append(starts, c.at)
+					}
+				}
+				slices.SortFunc(starts, time.Time.Compare)
+				spread, burst := starts[39].Sub(starts[0]), starts[7].Sub(starts[0])
+				switch {
+				case ramp && (spread < 400*time.Millisecond || spread > 2*time.Second || burst > 50*time.Millisecond):
+					t.Errorf("40 starts within %v, the first 8 within %v; want about a second, and at once", spread, burst)
+				case !ramp && spread > 0:
+					t.Errorf("40 starts within %v, want at once", spread)
+				}
+			})
+		})
+	}
+}
+
+// A key that is refused holds every run of it, however it came to be refused, and no run fails for it.
+func TestRefusedKeyHoldsRuns(t *testing.T) {
+	for name, refusal := range map[string]*forkcore.ModelError{
+		"not valid": {Code: forkcore.CodeProviderAuth, Status: 401, Message: "invalid x-api-key", KeyRefused: true},
+		"no credit": {Code: forkcore.CodeProviderAuth, Status: 402, Message: "credit balance is too low", KeyRefused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				refused := true
+				y := newYard(t, func(call) reply {
+					if refused {
+						return reply{err: refusal}
+					}
+					return say("ok")
+				}, scoped(false))
+				for range 6 { // more than a model call has attempts
+					id := y.send("go")
+					y.until("the run waits", func() bool { return y.run(id).State == forkcore.Waiting })
+					y.wantReason(y.run(id), forkcore.Waiting, forkcore.WaitProvider)
+					want(t, "runs held meanwhile", y.engine.HeldRuns(), 0)
+					account, err := y.engine.ProviderAccount(y.ctx)
+					if err != nil || account.Refused == nil || account.Refused.Message != refusal.Message || account.Waiting != 1 {
+						t.Fatalf("account %+v (%v), want the refusal, and one run that waits", account, err)
+					}
+					before := len(y.model.received())
+					time.Sleep(time.Hour)
+					want(t, "requests while the key is refused", len(y.model.received()), before)
+					if _, err := y.store.WakeWaiting(y.ctx, account.ID, false); err != nil { // nothing is changed by waking it too early
+						t.Fatal(err)
+					}
+					time.Sleep(time.Minute)
+					y.wantReason(y.run(id), forkcore.Waiting, forkcore.WaitProvider)
+					if err := y.store.AcceptKey(y.ctx, account.ID); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := y.store.WakeWaiting(y.ctx, account.ID, false); err != nil {
+						t.Fatal(err)
+					}
+				}
+				refused = false
+				y.until("the end", func() bool { return y.sessionNow().ActiveRunID == "" })
+			})
+		})
+	}
+}
+
+// A refusal does not use up the attempts of a model call.
+func TestRefusalIsNoAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		y := newYard(t, func(call) reply {
+			switch n++; {
+			case n <= 5:
+				return reply{err: &forkcore.ModelError{Code: forkcore.CodeProviderAuth, Status: 401, Message: "no", KeyRefused: true}}
+			case n <= 8:
+				return reply{err: &forkcore.ModelError{Code: forkcore.CodeOverloaded, Status: 529, Message: "busy", Retryable: true}}
+			}
+			return say("ok")
+		}, scoped(false))
+		id := y.send("go")
+		for range 5 {
+			y.until("the run waits", func() bool { return y.run(id).State == forkcore.Waiting })
+			if err := y.store.AcceptKey(y.ctx, "e-k"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := y.store.WakeWaiting(y.ctx, "e-k", false); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second)
+		}
+		want(t, "state after five refusals and three busy answers", y.ended(id).State, forkcore.Done)
+		for i, row := range y.requests(id) {
+			if row.KeyRefused != (i < 5) {
+				t.Errorf("request %d: refused %t", i+1, row.KeyRefused)
+			}
+			if i < 5 && (row.Cost == nil || *row.Cost != 0) {
+				t.Errorf("request %d costs %v, want nothing", i+1, row.Cost)
+			}
+		}
+	})
+}
+
+// With the real client: all runs of the key wait, another key that works lets all go on, and one fork writes anew what
+// the others read.
+func TestReplaceKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSimulated(t, modelsim.Options{MessageStartDelay: 100 * time.Millisecond}, func(o *engine.Options) { o.Dashboard = true })
+		s.ask("first")
+		worker := s.workerElsewhere(func(o *engine.Options) {
+			o.Model, o.Dashboard = simulatorClient(t, s.sim, "sim"), false // a client of its own, with the same key
+		})
+		s.sim.RevokeKey("sim")
+		_, runs, err := s.engine.Fork(s.ctx, s.session.ID, directives("d1", "d2", "d3"), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		turn := s.send("second")
+		s.until("all wait", func() bool {
+			return s.run(turn).State == forkcore.Waiting && s.run(runs[0].ID).State == forkcore.Waiting
+		})
+		time.Sleep(time.Hour) // the gate's limit passes, and nobody sends
+		for _, r := range runs[1:] {
+			want(t, "state of a follower", s.run(r.ID).State, forkcore.Parked)
+		}
+
+		s.sim.RevokeKey("a-key-that-is-revoked")
+		check, resumed, err := s.engine.ReplaceKey(s.ctx, "a-key-that-is-revoked")
+		if err != nil || check.Outcome != forkcore.ProviderRefused || resumed != 0 {
+			t.Fatalf("a key that does not work: %+v, %d resumed (%v)", check, resumed, err)
+		}
+		if strings.Contains(fmt.Sprintf("%+v", check), "a-key-that-is-revoked") {
+			t.Errorf("the check repeats the key: %+v", check)
+		}
+		want(t, "state of the turn", s.run(turn).State, forkcore.Waiting)
+		var invalid *forkcore.InvalidError
+		if _, _, err := s.engine.ReplaceKey(s.ctx, " "); !errors.As(err, &invalid) {
+			t.Errorf("a blank key: %v, want an InvalidError", err)
+		}
+
+		old := s.sessionNow().Account
+		check, resumed, err = s.engine.ReplaceKey(s.ctx, "a-key-that-works")
+		if err != nil || check.Outcome != forkcore.ProviderOK {
+			t.Fatalf("a key that works: %+v (%v)", check, err)
+		}
+		want(t, "resumed runs", resumed, 2)
+		want(t, "state of the turn", s.ended(turn).State, forkcore.Done)
+		wrote, read := 0, 0
+		for _, r := range runs {
+			r = s.ended(r.ID)
+			want(t, "state of a fork", r.State, forkcore.Done)
+			for _, row := range s.requests(r.ID) {
+				switch {
+				case row.KeyRefused:
+				case row.Usage.CacheWrite5m > 0:
+					wrote++
+				case row.Usage.CacheRead > 0:
+					read++
+				}
+			}
+		}
+		want(t, "forks that wrote the prefix", wrote, 1)
+		want(t, "forks that read it", read, 2)
+		if now := s.sessionNow().Account; now == old || now == "" {
+			t.Errorf("the session is still bound to %q", now)
+		}
+		account, err := worker.ProviderAccount(s.ctx)
+		if err != nil || account.Refused != nil || account.ID != s.sessionNow().Account {
+			t.Errorf("the worker's account: %+v (%v), want that of the session, %s", account, err, s.sessionNow().Account)
+		}
+		s.idle()
+	})
+}
+
+// A process that starts with the key that was replaced goes on with its successor.
+func TestStartWithAReplacedKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSimulated(t, modelsim.Options{}, func(o *engine.Options) { o.Dashboard = true })
+		s.ask("first")
+		if check, _, err := s.engine.ReplaceKey(s.ctx, "another-key"); err != nil || check.Outcome != forkcore.ProviderOK {
+			t.Fatalf("%+v (%v)", check, err)
+		}
+		second := s.row(s.ask("second"))
+		s.sim.RevokeKey("sim")
+		s.elsewhere(func(o *engine.Options) { o.Model = simulatorClient(t, s.sim, "sim") })
+		third := s.row(s.ask("third"))
+		want(t, "scope", third.Scope, second.Scope)
+		want(t, "read", third.Usage.CacheRead, second.Usage.Cached())
+	})
+}
+
+// A mended account is checked, and its runs go on.
+func TestCheckAgainResumes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSimulated(t, modelsim.Options{})
+		s.ask("first")
+		s.sim.RevokeKey("sim")
+		id := s.send("second")
+		s.until("the run waits", func() bool { return s.run(id).State == forkcore.Waiting })
+		check, resumed, err := s.engine.CheckProvider(s.ctx, "", true)
+		if err != nil || check.Outcome != forkcore.ProviderRefused || resumed != 0 {
+			t.Fatalf("a check of a refused key: %+v, %d resumed (%v)", check, resumed, err)
+		}
+		s.sim.AllowKey("sim")
+		check, resumed, err = s.engine.CheckProvider(s.ctx, "", true)
+		if err != nil || check.Outcome != forkcore.ProviderOK || resumed != 1 {
+			t.Fatalf("a check of a mended key: %+v, %d resumed (%v)", check, resumed, err)
+		}
+		want(t, "state", s.ended(id).State, forkcore.Done)
+	})
+}
+
+// Rate limits that a response tells are kept with its row and with the account.
+func TestLimitsAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSimulated(t, modelsim.Options{Limits: modelsim.Limits{RequestsPerMinute: 50, InputTokensPerMinute: 100_000}})
+		row := s.row(s.ask("first"))
+		if !slices.ContainsFunc(row.Limits, func(l forkcore.RateLimit) bool { return l.Name == "requests" && l.Limit == 50 && l.Remaining == 49 }) {
+			t.Errorf("limits of the row: %+v", row.Limits)
+		}
+		account, err := s.engine.ProviderAccount(s.ctx)
+		if err != nil || len(account.Limits) != len(row.Limits) || account.LimitsAt.IsZero() {
+			t.Errorf("limits of the account: %+v (%v)", account, err)
+		}
+	})
+}
+
+// A turn that the provider paused in the middle of its own tools is sent back as it is, and goes on.
+func TestPausedTurnGoesOn(t *testing.T) {
+	search := `{"type":"server_tool_use","id":"srvtoolu_%d","name":"web_search","input":{"query":"x"}}`
+	for _, pauses := range []int{2, forkcore.MaxPauses + 5} {
+		t.Run(fmt.Sprint(pauses), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := 0
+				y := newYard(t, func(call) reply {
+					if n++; n <= pauses {
+						return reply{blocks: []string{fmt.Sprintf(search, n)}, stop: "pause_turn"}
+					}
+					return say("found")
+				})
+				id := y.send("go")
+				r := y.ended(id)
+				calls := y.model.received()
+				if pauses > forkcore.MaxPauses {
+					y.wantReason(r, forkcore.Failed, forkcore.CodeTruncated)
+					want(t, "requests", len(calls), forkcore.MaxPauses+1)
+					return
+				}
+				want(t, "state", r.State, forkcore.Done)
+				want(t, "requests", len(calls), 3)
+				for i, c := range calls[1:] {
+					last := c.messages[len(c.messages)-1]
+					want(t, "role of the last message", last.Role, forkcore.RoleAssistant)
+					want(t, "bytes of the last block", string(last.Blocks[0].Raw), fmt.Sprintf(search, i+1))
+				}
+				_ = y.ask("and then?") // what follows is a conversation like any other
+			})
+		})
+	}
+}
+
+// A refusal says what the provider said.
+func TestRefusalIsExplained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, func(call) reply { return say("") }, func(o *engine.Options) {
+			o.Model = ended{forkcore.ModelEnd{StopReason: "refusal", UsageKnown: true, Usage: usual, StopDetails: &forkcore.StopDetails{Type: "refusal", Category: "cyber", Explanation: "It asks for an exploit."}}}
+		})
+		r := y.ask("go")
+		y.wantReason(r, forkcore.Failed, forkcore.CodeRefusal)
+		if !strings.Contains(r.Reason.Message, "cyber") || !strings.Contains(r.Reason.Message, "It asks for an exploit.") {
+			t.Errorf("reason %+v", r.Reason)
+		}
+		if d := y.requests(r.ID)[0].StopDetails; d == nil || d.Category != "cyber" {
+			t.Errorf("stop details of the row: %+v", d)
+		}
+	})
+}
+
+// ended is a model that gives one answer at once.
+type ended struct{ end forkcore.ModelEnd }
+
+func (m ended) Stream(context.Context, forkcore.Request) iter.Seq2[forkcore.ModelEvent, error] {
+	return func(yield func(forkcore.ModelEvent, error) bool) {
+		if yield(&forkcore.ModelStart{Usage: m.end.Usage, UsageKnown: true}, nil) {
+			yield(&m.end, nil)
+		}
+	}
+}
