@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"forkyard/forkcore"
+	"forkyard/jobs/anthropic"
 )
 
 // config is what flags and the environment say. A flag wins over its variable.
@@ -35,6 +36,7 @@ type config struct {
 	guard          forkcore.Guard
 	betas          []string
 	simulated      bool   // the endpoint at baseURL is a simulator
+	endpoint       string // auto or a kind
 	diagnostics    string // auto, on or off
 	catalogue      string // file of models and prices over the embedded table; empty = none
 	printCatalogue bool
@@ -53,6 +55,7 @@ var settings = []setting{
 	{"FORKYARD_CONCURRENCY", "32", "runs that the embedded worker advances at a time"},
 	{"ANTHROPIC_API_KEY", "", "key for the Messages API; empty without a base URL = simulated model"},
 	{"ANTHROPIC_BASE_URL", "", "another Messages API endpoint"},
+	{"FORKYARD_ENDPOINT", anthropic.EndpointAuto, "kind of that endpoint: " + strings.Join(anthropic.EndpointKinds(), ", ") + " (auto: by its address)"},
 	{"FORKYARD_MODEL", "claude-sonnet-5-5", "model of sessions that name none"},
 	{"FORKYARD_CATALOGUE", "", "JSON file of models and prices that lies over the built-in table; -print-catalogue shows the form"},
 	{"FORKYARD_PUBLIC_URL", "", "URL that browsers use, when a proxy stands in front"},
@@ -135,7 +138,7 @@ func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (c
 		apiKey: get("ANTHROPIC_API_KEY"), baseURL: get("ANTHROPIC_BASE_URL"), model: get("FORKYARD_MODEL"),
 		publicURL: strings.TrimRight(get("FORKYARD_PUBLIC_URL"), "/"), gate: forkcore.GateMode(get("FORKYARD_GATE")),
 		forkOff: !boolean("FORKYARD_FORK_SUBAGENT"), coordinator: boolean("AGENT_COORDINATOR_MODE"), simulated: boolean("FORKYARD_SIMULATED"),
-		diagnostics: get("FORKYARD_DIAGNOSTICS"),
+		diagnostics: get("FORKYARD_DIAGNOSTICS"), endpoint: get("FORKYARD_ENDPOINT"),
 	}
 	c.betas = forkcore.LatchBetas(strings.Split(get("FORKYARD_BETAS"), ","))
 	for _, b := range c.betas {
@@ -164,6 +167,9 @@ func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (c
 	case forkcore.GateAuto, forkcore.GateAlways, forkcore.GateOff:
 	default:
 		bad("FORKYARD_GATE", "%q is neither auto, always nor off", c.gate)
+	}
+	if err := anthropic.CheckEndpoint(c.endpoint); err != nil {
+		bad("FORKYARD_ENDPOINT", "%v", err)
 	}
 	switch c.diagnostics {
 	case "auto", "on", "off":

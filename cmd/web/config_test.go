@@ -43,8 +43,8 @@ func TestParseConfig(t *testing.T) {
 		{name: "bad guards", env: map[string]string{"FORKYARD_FORK_DEPTH": "0", "FORKYARD_MAX_DESCENDANTS": "none"}, errs: []string{"FORKYARD_FORK_DEPTH", "FORKYARD_MAX_DESCENDANTS"}},
 		{name: "every bad value at once", env: map[string]string{
 			"FORKYARD_ADDR": "8080", "FORKYARD_CONCURRENCY": "0", "FORKYARD_AUTO_BACKGROUND_AFTER": "2", "FORKYARD_GATE": "maybe",
-			"FORKYARD_WORKSPACES": "relative", "AGENT_AUTO_BACKGROUND_TASKS": "perhaps", "FORKYARD_DIAGNOSTICS": "maybe",
-		}, errs: []string{"FORKYARD_ADDR", "FORKYARD_CONCURRENCY", "FORKYARD_AUTO_BACKGROUND_AFTER", "FORKYARD_GATE", "FORKYARD_WORKSPACES", "AGENT_AUTO_BACKGROUND_TASKS", "FORKYARD_DIAGNOSTICS"}},
+			"FORKYARD_WORKSPACES": "relative", "AGENT_AUTO_BACKGROUND_TASKS": "perhaps", "FORKYARD_DIAGNOSTICS": "maybe", "FORKYARD_ENDPOINT": "llama",
+		}, errs: []string{"FORKYARD_ADDR", "FORKYARD_CONCURRENCY", "FORKYARD_AUTO_BACKGROUND_AFTER", "FORKYARD_GATE", "FORKYARD_WORKSPACES", "AGENT_AUTO_BACKGROUND_TASKS", "FORKYARD_DIAGNOSTICS", "FORKYARD_ENDPOINT"}},
 		{name: "a workspace that is not there", env: map[string]string{"FORKYARD_WORKSPACES": "/nowhere/at/all"}, errs: []string{"FORKYARD_WORKSPACES"}},
 		{name: "stray argument", args: []string{"serve"}, errs: []string{`"serve"`}},
 	} {

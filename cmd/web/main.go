@@ -136,7 +136,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if c.apiKey == "" {
 		log.Warn("ANTHROPIC_API_KEY is not set: requests to ANTHROPIC_BASE_URL carry no key, which most endpoints refuse")
 	}
-	model, err := anthropic.New(anthropic.Options{APIKey: c.apiKey, BaseURL: c.baseURL, Logger: log})
+	model, err := anthropic.New(anthropic.Options{APIKey: c.apiKey, BaseURL: c.baseURL, Endpoint: c.endpoint, Simulated: simulated, Catalogue: catalogue, Logger: log})
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		Tools:      tools.Runner{Set: tools.NewSet(tools.Options{Logger: log}), Secrets: []string{token, getenv("ANTHROPIC_API_KEY"), opts.Password}},
 		Enqueuer:   jobs.NewClient(client),
 		Workspaces: c.workspaces, Remotes: c.remotes, DefaultModel: c.model, Simulated: simulated, CacheSince: cacheSince, Dashboard: true,
-		Diagnostics:    c.diagnostics == "on" || c.diagnostics == "auto" && (simulated || model.Official()),
+		Diagnostics:    c.diagnostics == "on" || c.diagnostics == "auto" && model.Traits().Diagnostics,
 		AutoBackground: c.autoBackground, ForkOff: c.forkOff, Coordinator: c.coordinator, Gate: c.gate, Guard: c.guard, Betas: c.betas,
 	})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"forkyard/forkcore"
+	"forkyard/jobs/anthropic"
 )
 
 // config is what flags and the environment say. A flag wins over its variable.
@@ -21,6 +22,7 @@ type config struct {
 	catalogue   string // file of models and prices over the embedded table; empty = none
 	diagnostics string // auto, on or off
 	simulated   bool   // the endpoint at baseURL is a simulator
+	endpoint    string // auto or a kind
 	guard       forkcore.Guard
 }
 
@@ -46,10 +48,12 @@ func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (c
 	fs.StringVar(&c.baseURL, "anthropic-base-url", env("ANTHROPIC_BASE_URL", ""), "another Messages API endpoint (ANTHROPIC_BASE_URL)")
 	fs.StringVar(&c.diagnostics, "diagnostics", env("FORKYARD_DIAGNOSTICS", "auto"), "ask the provider why its cache was missed: auto (the Anthropic API and the dashboard's simulated model), on or off (FORKYARD_DIAGNOSTICS)")
 	fs.StringVar(&c.catalogue, "catalogue", env("FORKYARD_CATALOGUE", ""), "JSON file of models and prices that lies over the built-in table, as in the dashboard (FORKYARD_CATALOGUE)")
+	fs.StringVar(&c.endpoint, "endpoint", env("FORKYARD_ENDPOINT", anthropic.EndpointAuto), "kind of that endpoint, as in the dashboard: "+strings.Join(anthropic.EndpointKinds(), ", ")+" (FORKYARD_ENDPOINT)")
 	depth := fs.String("fork-depth", env("FORKYARD_FORK_DEPTH", strconv.Itoa(forkcore.DefaultForkDepth)), "how deep forks may nest, as in the dashboard (FORKYARD_FORK_DEPTH)")
 	descendants := fs.String("max-descendants", env("FORKYARD_MAX_DESCENDANTS", strconv.Itoa(forkcore.DefaultMaxDescendants)), "how many forks one session may start in all, as in the dashboard (FORKYARD_MAX_DESCENDANTS)")
 	fs.BoolVar(&c.healthcheck, "healthcheck", false, "exit 0 when the database can be reached, else 1")
 	fs.StringVar(&c.redisURL, "forkyard-redis-url", c.redisURL, "same as -redis-url")
+	fs.StringVar(&c.endpoint, "forkyard-endpoint", c.endpoint, "same as -endpoint")
 	fs.StringVar(&c.diagnostics, "forkyard-diagnostics", c.diagnostics, "same as -diagnostics")
 	fs.StringVar(&c.catalogue, "forkyard-catalogue", c.catalogue, "same as -catalogue")
 	fs.StringVar(concurrency, "forkyard-concurrency", *concurrency, "same as -concurrency")
@@ -67,6 +71,9 @@ func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (c
 	}
 	if c.diagnostics != "auto" && c.diagnostics != "on" && c.diagnostics != "off" {
 		errs = append(errs, fmt.Errorf("FORKYARD_DIAGNOSTICS: %q is neither auto, on nor off", c.diagnostics))
+	}
+	if err := anthropic.CheckEndpoint(c.endpoint); err != nil {
+		errs = append(errs, fmt.Errorf("FORKYARD_ENDPOINT: %w", err))
 	}
 	var err error
 	if c.concurrency, err = strconv.Atoi(*concurrency); err != nil || c.concurrency < 1 || c.concurrency > 10_000 {

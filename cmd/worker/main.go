@@ -81,14 +81,14 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		}
 		c.apiKey, c.simulated = "simulated", true
 	}
-	model, err := anthropic.New(anthropic.Options{APIKey: c.apiKey, BaseURL: c.baseURL, Logger: log})
+	model, err := anthropic.New(anthropic.Options{APIKey: c.apiKey, BaseURL: c.baseURL, Endpoint: c.endpoint, Simulated: c.simulated, Catalogue: catalogue, Logger: log})
 	if err != nil {
 		return err
 	}
 	eng, err := engine.New(engine.Options{
 		Store: store, Model: model, Catalogue: catalogue, Logger: log,
 		Tools:    tools.Runner{Set: tools.NewSet(tools.Options{Logger: log}), Secrets: []string{getenv("FORKYARD_ADMIN_TOKEN"), getenv("ANTHROPIC_API_KEY"), opts.Password}},
-		Enqueuer: jobs.NewClient(client), Diagnostics: c.diagnostics == "on" || c.diagnostics == "auto" && (c.simulated || model.Official()),
+		Enqueuer: jobs.NewClient(client), Diagnostics: c.diagnostics == "on" || c.diagnostics == "auto" && model.Traits().Diagnostics,
 		Guard: c.guard,
 	})
 	if err != nil {

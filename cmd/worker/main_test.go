@@ -160,13 +160,13 @@ func TestParseConfig(t *testing.T) {
 		want config
 		errs []string
 	}{
-		{name: "environment", env: map[string]string{"FORKYARD_REDIS_URL": "redis://h", "FORKYARD_CONCURRENCY": "7", "ANTHROPIC_API_KEY": "k"}, want: config{redisURL: "redis://h", concurrency: 7, apiKey: "k", diagnostics: "auto", guard: leaf}},
-		{name: "flags win", args: []string{"-redis-url", "redis://f", "-concurrency=2"}, env: map[string]string{"FORKYARD_REDIS_URL": "redis://h"}, want: config{redisURL: "redis://f", concurrency: 2, diagnostics: "auto", guard: leaf}},
-		{name: "long names", args: []string{"-forkyard-redis-url", "redis://f", "-forkyard-concurrency", "3"}, want: config{redisURL: "redis://f", concurrency: 3, diagnostics: "auto", guard: leaf}},
-		{name: "a simulator of one's own", args: []string{"-redis-url", "redis://f", "-diagnostics", "off"}, env: map[string]string{"FORKYARD_SIMULATED": "On", "FORKYARD_DIAGNOSTICS": "on"}, want: config{redisURL: "redis://f", concurrency: 32, diagnostics: "off", simulated: true, guard: leaf}},
-		{name: "all errors at once", args: []string{"-concurrency", "many", "-diagnostics", "1"}, errs: []string{"FORKYARD_REDIS_URL", "FORKYARD_CONCURRENCY", "FORKYARD_DIAGNOSTICS"}},
-		{name: "guards", args: []string{"-fork-depth", "2", "-forkyard-max-descendants", "9"}, env: map[string]string{"FORKYARD_REDIS_URL": "redis://h", "FORKYARD_FORK_DEPTH": "3"}, want: config{redisURL: "redis://h", concurrency: 32, diagnostics: "auto", guard: forkcore.Guard{MaxDepth: 2, MaxDescendants: 9}}},
-		{name: "guards of the environment", env: map[string]string{"FORKYARD_REDIS_URL": "redis://h", "FORKYARD_FORK_DEPTH": "3", "FORKYARD_MAX_DESCENDANTS": "8"}, want: config{redisURL: "redis://h", concurrency: 32, diagnostics: "auto", guard: forkcore.Guard{MaxDepth: 3, MaxDescendants: 8}}},
+		{name: "environment", env: map[string]string{"FORKYARD_REDIS_URL": "redis://h", "FORKYARD_CONCURRENCY": "7", "ANTHROPIC_API_KEY": "k"}, want: config{redisURL: "redis://h", concurrency: 7, apiKey: "k", diagnostics: "auto", endpoint: "auto", guard: leaf}},
+		{name: "flags win", args: []string{"-redis-url", "redis://f", "-concurrency=2"}, env: map[string]string{"FORKYARD_REDIS_URL": "redis://h"}, want: config{redisURL: "redis://f", concurrency: 2, diagnostics: "auto", endpoint: "auto", guard: leaf}},
+		{name: "long names", args: []string{"-forkyard-redis-url", "redis://f", "-forkyard-concurrency", "3"}, want: config{redisURL: "redis://f", concurrency: 3, diagnostics: "auto", endpoint: "auto", guard: leaf}},
+		{name: "a simulator of one's own", args: []string{"-redis-url", "redis://f", "-diagnostics", "off"}, env: map[string]string{"FORKYARD_SIMULATED": "On", "FORKYARD_DIAGNOSTICS": "on"}, want: config{redisURL: "redis://f", concurrency: 32, diagnostics: "off", endpoint: "auto", simulated: true, guard: leaf}},
+		{name: "all errors at once", args: []string{"-concurrency", "many", "-diagnostics", "1", "-endpoint", "llama"}, errs: []string{"FORKYARD_ENDPOINT", "FORKYARD_REDIS_URL", "FORKYARD_CONCURRENCY", "FORKYARD_DIAGNOSTICS"}},
+		{name: "guards", args: []string{"-fork-depth", "2", "-forkyard-max-descendants", "9"}, env: map[string]string{"FORKYARD_REDIS_URL": "redis://h", "FORKYARD_FORK_DEPTH": "3"}, want: config{redisURL: "redis://h", concurrency: 32, diagnostics: "auto", endpoint: "auto", guard: forkcore.Guard{MaxDepth: 2, MaxDescendants: 9}}},
+		{name: "guards of the environment", env: map[string]string{"FORKYARD_REDIS_URL": "redis://h", "FORKYARD_FORK_DEPTH": "3", "FORKYARD_MAX_DESCENDANTS": "8"}, want: config{redisURL: "redis://h", concurrency: 32, diagnostics: "auto", endpoint: "auto", guard: forkcore.Guard{MaxDepth: 3, MaxDescendants: 8}}},
 		{name: "bad guards", env: map[string]string{"FORKYARD_REDIS_URL": "redis://h", "FORKYARD_FORK_DEPTH": "0", "FORKYARD_MAX_DESCENDANTS": "0"}, errs: []string{"FORKYARD_FORK_DEPTH", "FORKYARD_MAX_DESCENDANTS"}},
 		{name: "stray argument", args: []string{"-redis-url", "redis://f", "start"}, errs: []string{`"start"`}},
 	} {

@@ -2,7 +2,9 @@ package anthropic
 
 import (
 	"bytes"
-	"encoding/json"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,11 +21,15 @@ var errStopped = errors.New("the consumer stopped")
 
 // answer puts a message together from the events of its stream.
 type answer struct {
+	endpoint   *endpoint
 	requestID  string
 	workspace  string
 	limits     []forkcore.RateLimit
+	request    forkcore.Request // to look for ids that the conversation has; its body may be nil
 	log        *slog.Logger
+	messageID  string
 	started    bool
+	implied    bool // begun without a message_start
 	blocks     []*block
 	byIndex    map[int]*block
 	size       int
@@ -32,8 +38,8 @@ type answer struct {
 	details    *forkcore.StopDetails
 }
 
-func newAnswer(requestID string, log *slog.Logger) *answer {
-	return &answer{requestID: requestID, log: log, byIndex: map[int]*block{}}
+func newAnswer(e *endpoint, requestID string, log *slog.Logger) *answer {
+	return &answer{endpoint: e, requestID: requestID, log: log, byIndex: map[int]*block{}, usage: tokenCount{readsInInput: e.ReadsInInput == "yes"}}
 }
 
 // read takes events up to message_stop and returns the whole answer. What comes
@@ -61,31 +67,46 @@ func (e invalidError) Error() string { return e.msg }
 
 func invalidf(format string, args ...any) error { return invalidError{fmt.Sprintf(format, args...)} }
 
+// emptyEvent stands for an event that has a name and no data.
+var emptyEvent = []byte("{}")
+
 // event takes one event of the stream, its name as the SSE field had it. done
 // is true for message_stop. It returns errStopped when yield returned false, an
 // eventError for an error event.
 func (a *answer) event(name, data []byte, yield func(forkcore.ModelEvent, error) bool) (done bool, err error) {
-	if !json.Valid(data) {
-		return false, invalidf("an event is not valid JSON: %.200q", data)
-	}
 	if a.size += len(data); a.size > maxAnswerBytes {
 		return false, invalidf("the stream is longer than %d MiB", maxAnswerBytes>>20)
 	}
-	e := parseEvent(name, data)
-	if !a.started && (e.kind == "message_delta" || e.kind == "message_stop" || e.block()) {
-		return false, invalidf("%s came before message_start", e.kind)
+	switch data = bytes.TrimSpace(data); {
+	case len(data) == 0 && len(name) > 0:
+		data = emptyEvent
+	case len(data) == 0, string(data) == "[DONE]": // OpenAI's end of a stream, which bridges leave in
+		return false, nil
+	}
+	var e streamEvent
+	if !e.parse(name, data) {
+		return false, invalidf("an event is not valid JSON: %.200q", data)
+	}
+	if !a.started && (e.kind == kindMessageDelta || e.kind == kindMessageStop || e.block()) {
+		if !a.endpoint.StartMissing || e.kind == kindMessageStop {
+			return false, invalidf("%s came before message_start", e.name())
+		}
+		a.started, a.implied = true, true
+		if !yield(&forkcore.ModelStart{ProviderRequestID: a.requestID, Workspace: a.workspace, Limits: a.limits}, nil) {
+			return false, errStopped
+		}
 	}
 	var out forkcore.ModelEvent
 	switch e.kind {
-	case "message_start":
-		out, err = a.start(e)
-	case "content_block_start":
-		out, err = a.blockStart(e)
-	case "content_block_delta":
-		out, err = a.blockDelta(e)
-	case "content_block_stop":
-		err = a.blockStop(e)
-	case "message_delta":
+	case kindMessageStart:
+		out, err = a.start(&e)
+	case kindBlockStart:
+		out, err = a.blockStart(&e)
+	case kindBlockDelta:
+		out, err = a.blockDelta(&e)
+	case kindBlockStop:
+		err = a.blockStop(&e)
+	case kindMessageDelta:
 		a.usage.update(e.usage)
 		if s := decodeString(member(e.delta, "stop_reason")); s != "" {
 			a.stopReason = s
@@ -93,14 +114,14 @@ func (a *answer) event(name, data []byte, yield func(forkcore.ModelEvent, error)
 		if d := stopDetails(member(e.delta, "stop_details")); d != nil {
 			a.details = d
 		}
-	case "message_stop":
+	case kindMessageStop:
 		return true, nil
-	case "error":
+	case kindError:
 		return false, eventError{bytes.Clone(data)}
-	case "ping":
-	default:
+	case kindPing:
+	case kindUnknown:
 		// The versioning policy of the API announces new event types.
-		a.log.Debug("unknown stream event", slog.String("type", e.kind))
+		a.log.Debug("unknown stream event", slog.String("name", string(name)), slog.Int("bytes", len(data)))
 	}
 	if err == nil && out != nil && !yield(out, nil) {
 		err = errStopped
@@ -108,58 +129,26 @@ func (a *answer) event(name, data []byte, yield func(forkcore.ModelEvent, error)
 	return false, err
 }
 
-// streamEvent is the view of an event; its values are slices of the event's data.
-type streamEvent struct {
-	kind                           string
-	index                          int // -1: none
-	message, content, delta, usage []byte
-}
-
-func (e streamEvent) block() bool {
-	return e.kind == "content_block_start" || e.kind == "content_block_delta" || e.kind == "content_block_stop"
-}
-
-func parseEvent(name, data []byte) streamEvent {
-	e := streamEvent{index: -1}
-	hasError := false
-	for key, value := range members(data) {
-		switch key {
-		case "type":
-			e.kind = decodeString(value)
-		case "index":
-			var n int64
-			if setCount(&n, value) {
-				e.index = int(n)
-			}
-		case "message":
-			e.message = value
-		case "content_block":
-			e.content = value
-		case "delta":
-			e.delta = value
-		case "usage":
-			e.usage = value
-		case "error":
-			hasError = value[0] == '{'
-		}
-	}
-	if e.kind == "" {
-		e.kind = string(name)
-	}
-	if e.kind == "" && hasError {
-		e.kind = "error" // compatible servers send a bare {"error":{…}}
-	}
-	return e
-}
-
-func (a *answer) start(e streamEvent) (forkcore.ModelEvent, error) {
-	if a.started {
+func (a *answer) start(e *streamEvent) (forkcore.ModelEvent, error) {
+	late := a.implied && a.messageID == ""
+	if a.started && !late {
 		return nil, invalidf("a second message_start")
 	}
 	a.started = true
-	a.usage.update(member(e.message, "usage"))
+	a.messageID = decodeString(member(e.message, "id"))
+	usage := member(e.message, "usage")
+	if a.endpoint.ReadsInInput == "by_start" {
+		a.usage.readsInInput = isNumber(member(usage, "cache_read_input_tokens"))
+	}
+	a.usage.update(usage)
+	if late {
+		if a.messageID == "" {
+			a.messageID = "late" // one is enough
+		}
+		return nil, nil // the start was told when the first block came
+	}
 	return &forkcore.ModelStart{
-		MessageID:         decodeString(member(e.message, "id")),
+		MessageID:         a.messageID,
 		ProviderRequestID: a.requestID,
 		Usage:             a.usage.usage(),
 		UsageKnown:        a.usage.known(),
@@ -208,9 +197,12 @@ func stopDetails(value []byte) *forkcore.StopDetails {
 	return &d
 }
 
-func (a *answer) blockStart(e streamEvent) (forkcore.ModelEvent, error) {
-	if e.index < 0 || a.byIndex[e.index] != nil {
-		return nil, invalidf("content_block_start with a missing or repeated index %d", e.index)
+func (a *answer) blockStart(e *streamEvent) (forkcore.ModelEvent, error) {
+	if e.index < 0 {
+		e.index = len(a.blocks) // left out: they come in order
+	}
+	if a.byIndex[e.index] != nil {
+		return nil, invalidf("content_block_start with a repeated index %d", e.index)
 	}
 	b, err := newBlock(e.content)
 	if err != nil {
@@ -231,9 +223,9 @@ func (a *answer) blockStart(e streamEvent) (forkcore.ModelEvent, error) {
 	return nil, nil
 }
 
-func (a *answer) blockDelta(e streamEvent) (forkcore.ModelEvent, error) {
-	b := a.byIndex[e.index]
-	if b == nil || b.closed {
+func (a *answer) blockDelta(e *streamEvent) (forkcore.ModelEvent, error) {
+	b := a.openBlock(e)
+	if b == nil {
 		return nil, invalidf("content_block_delta for block %d, which is not open", e.index)
 	}
 	field, piece, err := b.add(e.delta)
@@ -256,9 +248,30 @@ func (a *answer) blockDelta(e streamEvent) (forkcore.ModelEvent, error) {
 	return nil, nil
 }
 
-func (a *answer) blockStop(e streamEvent) error {
-	b := a.byIndex[e.index]
-	if b == nil || b.closed {
+// openBlock finds the block of an event; nil = it is not open. An event without an index, which it then gets, belongs to
+// the one open block.
+func (a *answer) openBlock(e *streamEvent) *block {
+	if e.index < 0 {
+		for i, b := range a.byIndex {
+			if b.closed {
+				continue
+			}
+			if e.index >= 0 {
+				e.index = -1
+				return nil
+			}
+			e.index = i
+		}
+	}
+	if b := a.byIndex[e.index]; b != nil && !b.closed {
+		return b
+	}
+	return nil
+}
+
+func (a *answer) blockStop(e *streamEvent) error {
+	b := a.openBlock(e)
+	if b == nil {
 		return invalidf("content_block_stop for block %d, which is not open", e.index)
 	}
 	b.closed = true
@@ -276,6 +289,11 @@ func (a *answer) end() (*forkcore.ModelEnd, error) {
 		if !b.closed {
 			return nil, cutError{fmt.Sprintf("content block %d (%s) was never closed", i, b.kind)}
 		}
+		if b.kind == "tool_use" {
+			if err := a.identify(i, b, ids); err != nil {
+				return nil, err
+			}
+		}
 		enc, err := b.encode()
 		if errors.Is(err, errCutInput) && a.limited() && i == len(a.blocks)-1 {
 			// A call that ran into the output limit is no call. Trying again would
@@ -289,11 +307,6 @@ func (a *answer) end() (*forkcore.ModelEnd, error) {
 			continue
 		}
 		if b.kind == "tool_use" {
-			id := decodeString(member(b.start, "id"))
-			if id == "" || ids[id] {
-				return nil, invalidf("content block %d: the tool_use id %q is empty or used twice", i, id)
-			}
-			ids[id] = true
 			if decodeString(member(b.start, "name")) == "" {
 				return nil, invalidf("content block %d: a tool_use without a name", i)
 			}
@@ -301,6 +314,48 @@ func (a *answer) end() (*forkcore.ModelEnd, error) {
 		end.Blocks = append(end.Blocks, enc)
 	}
 	return end, nil
+}
+
+// identify sees to it that a tool_use has an id that no other of the answer has, and none of the conversation where the
+// endpoint's ids restart. An id of which that is not true is replaced, where the endpoint's row says so, by itself (it
+// may have the tool's name, which some templates read), "_" and a hash of the message's id, the length of the request
+// and the block's index: the same stream gives the same id, and another request of the conversation another one.
+func (a *answer) identify(i int, b *block, ids map[string]bool) error {
+	literal := member(b.start, "id")
+	id := decodeString(literal)
+	bad := id == "" || ids[id]
+	if !bad && a.endpoint.ToolIDs == "restart" {
+		bad = a.said(literal)
+	}
+	if bad && a.endpoint.ToolIDs == "unique" {
+		return invalidf("content block %d: the tool_use id %q is empty or used twice", i, id)
+	}
+	for n := 0; bad; n++ {
+		sum := sha256.Sum256(fmt.Appendf(nil, "forkyard tool id %s %d %d %d", a.messageID, a.request.ContentLength, i, n))
+		b.id = cmp.Or(forkcore.CutText(forkcore.CleanText(id), 80), "toolu") + "_" + hex.EncodeToString(sum[:8])
+		bad = ids[b.id]
+	}
+	ids[cmp.Or(b.id, id)] = true
+	return nil
+}
+
+// said reports whether the request has a JSON string with these bytes.
+func (a *answer) said(literal []byte) bool {
+	if a.request.Body == nil {
+		return false
+	}
+	r, buf, kept := a.request.Body(), make([]byte, 64<<10+len(literal)), 0
+	for {
+		n, err := r.Read(buf[kept:])
+		seen := buf[:kept+n]
+		if bytes.Contains(seen, literal) {
+			return true
+		}
+		if err != nil {
+			return false
+		}
+		kept = copy(buf, seen[max(0, len(seen)-len(literal)+1):])
+	}
 }
 
 // limited says that the model stopped for lack of room.

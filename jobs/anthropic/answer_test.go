@@ -6,13 +6,10 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
 
-	sdk "github.com/anthropics/anthropic-sdk-go/v2"
-	"github.com/anthropics/anthropic-sdk-go/v2/packages/ssestream"
 	"github.com/google/go-cmp/cmp"
 
 	"forkyard/forkcore"
@@ -59,7 +56,7 @@ func turn(reason string, events ...string) string {
 
 // readAll reads a raw stream the way the client does.
 func readAll(r io.Reader) (deltas []forkcore.ModelDelta, end *forkcore.ModelEnd, err error) {
-	end, err = newAnswer("req_1", slog.New(slog.DiscardHandler)).read(newEventReader(r), func(e forkcore.ModelEvent, _ error) bool {
+	end, err = newAnswer(testEndpoint("anthropic"), "req_1", slog.New(slog.DiscardHandler)).read(newEventReader(r), func(e forkcore.ModelEvent, _ error) bool {
 		if d, ok := e.(*forkcore.ModelDelta); ok {
 			deltas = append(deltas, *d)
 		}
@@ -325,41 +322,6 @@ func FuzzAnswer(f *testing.F) {
 			got, err := again.encode()
 			if err != nil || string(got) != string(b) {
 				t.Fatalf("%q came back as %q, %v", b, got, err)
-			}
-		}
-	})
-}
-
-// BenchmarkStream reads an answer of 1,000 text deltas, here and with the SDK.
-func BenchmarkStream(b *testing.B) {
-	events := []string{blockStart("0", `{"type":"text","text":""}`)}
-	for i := range 1000 {
-		events = append(events, blockDelta("0", `{"type":"text_delta","text":" word`+strconv.Itoa(i)+`\n"}`))
-	}
-	raw := turn("end_turn", append(events, blockStop("0"))...)
-	b.Run("client", func(b *testing.B) {
-		b.SetBytes(int64(len(raw)))
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, end, err := readAll(strings.NewReader(raw)); err != nil || len(end.Blocks) != 1 {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("SDK", func(b *testing.B) {
-		b.SetBytes(int64(len(raw)))
-		b.ReportAllocs()
-		for b.Loop() {
-			res := &http.Response{Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: io.NopCloser(strings.NewReader(raw))}
-			stream := ssestream.NewStream[sdk.MessageStreamEventUnion](ssestream.NewDecoder(res), nil)
-			var m sdk.Message
-			for stream.Next() {
-				if err := m.Accumulate(stream.Current()); err != nil {
-					b.Fatal(err)
-				}
-			}
-			if stream.Err() != nil || len(m.Content) != 1 {
-				b.Fatal(stream.Err())
 			}
 		}
 	})

@@ -26,20 +26,17 @@ type block struct {
 	streamed  map[string][]byte
 	citations [][]byte // the values of citations_delta
 	closed    bool
+	id        string // in place of that of the start; "" = none
 }
 
 // layout gives the members that come first, by block type.
-func layout(kind string) []string {
-	switch kind {
-	case "text":
-		return []string{"type", "text", "citations"}
-	case "thinking":
-		return []string{"type", "thinking", "signature"}
-	case "tool_use":
-		return []string{"type", "id", "name", "input"}
-	}
-	return nil
+var layout = map[string][]string{
+	"text":     {"type", "text", "citations"},
+	"thinking": {"type", "thinking", "signature"},
+	"tool_use": {"type", "id", "name", "input"},
 }
+
+func hasMember(kind, field string) bool { return slices.Contains(layout[kind], field) }
 
 // errCutInput is a tool input that is no complete JSON object.
 var errCutInput = errors.New("the tool input is not a valid JSON object")
@@ -56,21 +53,37 @@ func newBlock(start []byte) (*block, error) {
 // adds. A delta that this program cannot put into the block is an error: leaving
 // it out would store, and send back, something the model did not say.
 func (b *block) add(delta []byte) (field string, piece []byte, err error) {
-	kind := decodeString(member(delta, "type"))
-	switch kind {
-	case "text_delta":
-		field, piece = "text", member(delta, "text")
-	case "thinking_delta":
-		field, piece = "thinking", member(delta, "thinking")
-	case "signature_delta":
-		field, piece = "signature", member(delta, "signature")
-	case "input_json_delta":
-		field, piece = "input", member(delta, "partial_json")
-	case "citations_delta":
-		field, piece = "citations", member(delta, "citation")
+	var kind, text, thinking, signature, partial, citation []byte
+	for key, value := range rawMembers(delta) {
+		switch string(key) {
+		case "type":
+			kind = value
+		case "text":
+			text = value
+		case "thinking":
+			thinking = value
+		case "signature":
+			signature = value
+		case "partial_json":
+			partial = value
+		case "citation":
+			citation = value
+		}
 	}
-	if field == "" || (!slices.Contains(layout(b.kind), field) && member(b.start, field) == nil) {
-		return "", nil, rebuildError{delta: kind, block: b.kind}
+	switch string(kind) {
+	case `"text_delta"`:
+		field, piece = "text", text
+	case `"thinking_delta"`:
+		field, piece = "thinking", thinking
+	case `"signature_delta"`:
+		field, piece = "signature", signature
+	case `"input_json_delta"`:
+		field, piece = "input", partial
+	case `"citations_delta"`:
+		field, piece = "citations", citation
+	}
+	if field == "" || (!hasMember(b.kind, field) && member(b.start, field) == nil) {
+		return "", nil, rebuildError{delta: decodeString(kind), block: b.kind}
 	}
 	if field == "citations" {
 		if len(piece) == 0 || piece[0] != '{' {
@@ -80,7 +93,7 @@ func (b *block) add(delta []byte) (field string, piece []byte, err error) {
 		return field, nil, nil
 	}
 	if len(piece) == 0 || piece[0] != '"' {
-		return "", nil, fmt.Errorf("a %s without its text", kind)
+		return "", nil, fmt.Errorf("a %s without its text", decodeString(kind))
 	}
 	b.streamed[field] = append(b.streamed[field], piece[1:len(piece)-1]...)
 	return field, piece, nil
@@ -116,6 +129,9 @@ func (b *block) encode() ([]byte, error) {
 			return nil, err
 		}
 		values["input"] = input
+		if b.id != "" {
+			values["id"] = forkcore.AppendString(nil, b.id)
+		}
 	default:
 		for field := range b.streamed {
 			if field != "input" {
@@ -155,7 +171,7 @@ func (b *block) assemble(values map[string][]byte) []byte {
 		out = forkcore.AppendString(out, key)
 		out = append(append(out, ':'), value...)
 	}
-	first := layout(b.kind)
+	first := layout[b.kind]
 	for _, key := range first {
 		value := values[key]
 		if value == nil {

@@ -38,7 +38,7 @@ func TestCheckWithSimulator(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := forkcore.ProviderCheck{Outcome: forkcore.ProviderOK, Models: 17, Offered: test.offered}
+			want := forkcore.ProviderCheck{Outcome: forkcore.ProviderOK, Endpoint: "Compatible server", LooksLike: "Anthropic API", Models: 17, Offered: test.offered}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -128,7 +128,7 @@ func TestCheckEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		got, err := newTestClient(t, Options{HTTPClient: &http.Client{Transport: hanging{}}}).Check(t.Context(), "m", false)
-		want := forkcore.ProviderCheck{Outcome: forkcore.ProviderUnreachable, Detail: "no answer from https://api.anthropic.com within 10s"}
+		want := forkcore.ProviderCheck{Outcome: forkcore.ProviderUnreachable, Endpoint: "Anthropic API", Detail: "no answer from https://api.anthropic.com within 10s"}
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("error %v (-want +got):\n%s", err, diff)
 		}

@@ -34,6 +34,7 @@ const officialHost = "api.anthropic.com"
 
 const (
 	defaultIdleTimeout  = 90 * time.Second
+	silentIdleTimeout   = 10 * time.Minute // of endpoints without pings
 	defaultTotalTimeout = 30 * time.Minute
 
 	// drainTimeout is how long a finished stream may take to end, so that its
@@ -56,8 +57,16 @@ type Options struct {
 	// HTTPClient replaces the built-in client. Redirects are never followed.
 	HTTPClient *http.Client
 	// IdleTimeout ends a request when no byte, pings included, moved for so long,
-	// the wait for the response header included; 0 = 90 s.
+	// the wait for the response header included; 0 = 90 s, or
+	// 10 min where the kind of endpoint is silent while it reads a long prompt.
 	IdleTimeout time.Duration
+	// Endpoint is the kind of server at BaseURL, one of EndpointKinds. Empty = EndpointAuto: by the base URL.
+	Endpoint string
+	// Simulated says that a simulator of the Anthropic API answers at BaseURL: that kind, unless Endpoint names
+	// another, and no ramp.
+	Simulated bool
+	// Catalogue has the prices and the minimum lengths for cache probes; nil = neither is known.
+	Catalogue *forkcore.Catalogue
 	// TotalTimeout ends a request however busy it is; 0 = 30 min.
 	TotalTimeout time.Duration
 }
@@ -65,17 +74,22 @@ type Options struct {
 // Client is a forkcore.Model. It is safe for concurrent use.
 type Client struct {
 	baseURL  string
-	options  []option.RequestOption // of every key's SDK client
-	access   atomic.Pointer[access]
-	adopting sync.Mutex // one change of the key at a time
-	log      *slog.Logger
-	idle     time.Duration
-	total    time.Duration
+	endpoint *endpoint
+	// simulated says that it is a simulator.
+	simulated bool
+	catalogue *forkcore.Catalogue    // nil = no prices
+	options   []option.RequestOption // of every key's SDK client
+	access    atomic.Pointer[access]
+	adopting  sync.Mutex // one change of the key at a time
+	log       *slog.Logger
+	idle      time.Duration
+	total     time.Duration
 }
 
 var (
-	_ forkcore.Model  = (*Client)(nil)
-	_ forkcore.Scoped = (*Client)(nil)
+	_ forkcore.Model     = (*Client)(nil)
+	_ forkcore.Scoped    = (*Client)(nil)
+	_ forkcore.Described = (*Client)(nil)
 )
 
 // New returns a client. It opens no connection.
@@ -106,11 +120,22 @@ func New(o Options) (*Client, error) {
 	}
 
 	c := &Client{baseURL: strings.TrimSuffix(base, "/"), log: o.Logger, idle: o.IdleTimeout, total: o.TotalTimeout}
+	kind := o.Endpoint
+	if o.Simulated && (kind == "" || kind == EndpointAuto) {
+		kind = endpointAnthropic
+	}
+	if c.endpoint, err = findEndpoint(kind, u); err != nil {
+		return nil, err
+	}
+	c.simulated, c.catalogue = o.Simulated, o.Catalogue
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
 	if c.idle == 0 {
 		c.idle = defaultIdleTimeout
+		if !c.endpoint.Pings {
+			c.idle = silentIdleTimeout
+		}
 	}
 	if c.total == 0 {
 		c.total = defaultTotalTimeout
@@ -155,17 +180,15 @@ func httpClient(given *http.Client) *http.Client {
 // Scope implements forkcore.Scoped, for the key in use.
 func (c *Client) Scope() forkcore.Scope { return c.access.Load().scope }
 
-// Official reports whether requests go to the provider itself, which takes
-// every documented field, and not to a compatible server.
-func (c *Client) Official() bool {
-	u, err := url.Parse(c.baseURL)
-	return err == nil && u.Hostname() == officialHost
-}
-
 // Stream implements forkcore.Model.
 func (c *Client) Stream(ctx context.Context, r forkcore.Request) iter.Seq2[forkcore.ModelEvent, error] {
+	return func(yield func(forkcore.ModelEvent, error) bool) { c.stream(ctx, c.access.Load(), r)(yield) }
+}
+
+// stream is Stream with a given key.
+func (c *Client) stream(ctx context.Context, access *access, r forkcore.Request) iter.Seq2[forkcore.ModelEvent, error] {
 	return func(yield func(forkcore.ModelEvent, error) bool) {
-		began, access := time.Now(), c.access.Load()
+		began := time.Now()
 		reqCtx, cancel := context.WithTimeoutCause(ctx, c.total, errTotal)
 		defer cancel()
 		reqCtx, cancelCause := context.WithCancelCause(reqCtx)
@@ -188,7 +211,8 @@ func (c *Client) Stream(ctx context.Context, r forkcore.Request) iter.Seq2[forkc
 			return
 		}
 
-		answer := newAnswer(res.Header.Get("request-id"), c.log)
+		answer := newAnswer(c.endpoint, res.Header.Get("request-id"), c.log)
+		answer.request = r
 		answer.workspace = res.Header.Get("anthropic-workspace-id")
 		answer.limits = limitsOf(res.Header)
 		end, err := answer.read(newEventReader(watch.reader(res.Body)), yield)

@@ -387,35 +387,3 @@ func TestWrongContentLength(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkRequest(b *testing.B) {
-	body := bigBody()
-	raw := turn("end_turn", textBlock("0", "x")...)
-	b.Run("client", func(b *testing.B) {
-		c := newTestClient(b, Options{BaseURL: serve(b, raw).URL})
-		r := request(body)
-		b.SetBytes(r.ContentLength)
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, _, err := collect(b, c, b.Context(), r); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("net/http", func(b *testing.B) {
-		url := serve(b, raw).URL
-		r := request(body)
-		b.SetBytes(r.ContentLength)
-		b.ReportAllocs()
-		for b.Loop() {
-			req, _ := http.NewRequestWithContext(b.Context(), http.MethodPost, url, r.Body())
-			req.ContentLength = r.ContentLength
-			res, err := http.DefaultClient.Do(req)
-			if err != nil {
-				b.Fatal(err)
-			}
-			_, _ = io.Copy(io.Discard, res.Body)
-			_ = res.Body.Close()
-		}
-	})
-}

@@ -68,7 +68,7 @@ func (c *Client) checkResponse(res *http.Response) error {
 		return nil
 	}
 	body, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10))
-	if json.Valid(body) && member(body, "error") != nil {
+	if validJSON(body) && (member(body, "error") != nil || member(body, "detail") != nil) {
 		return eventError{body}
 	}
 	return statusError{fmt.Sprintf("%s answered with %s instead of text/event-stream; check that ANTHROPIC_BASE_URL points to a Messages API", c.baseURL, kind)}
@@ -123,11 +123,10 @@ func (c *Client) streamError(ctx, reqCtx context.Context, a *access, h http.Head
 	var cut cutError
 	switch {
 	case errors.As(err, &event):
-		obj := member(event.data, "error")
-		e.Type = decodeString(member(obj, "type"))
-		v := classify(statusOf(e.Type), e.Type, decodeString(member(member(obj, "details"), "error_code")), decodeString(member(obj, "message")))
+		p := parseProviderError("", event.data)
+		v := classify(p.statusIn(), p)
 		v.apply(e)
-		e.Message = cmp.Or(decodeString(member(obj, "message")), string(event.data)) + v.hint
+		e.Type, e.Message = p.kind, p.message+v.hint
 	case errors.As(err, &rebuild):
 		// The same answer would fail again.
 		e.Code, e.Message, e.Retryable = forkcore.CodeInvalidResponse, err.Error(), false
@@ -167,18 +166,13 @@ func (c *Client) ended(ctx, reqCtx context.Context) error {
 
 // fromResponse fills e from an HTTP error.
 func (c *Client) fromResponse(e *forkcore.ModelError, r forkcore.Request, res *http.Response, err error) {
-	var code string
+	var p providerError
 	var api *sdk.Error
 	if errors.As(err, &api) {
-		e.Type, e.Message, code = string(api.Type()), api.Message, string(api.ErrorCode())
-		if e.Message == "" {
-			e.Message = strings.TrimSpace(api.RawJSON())
-		}
+		p = parseProviderError(res.Header.Get("Content-Type"), []byte(api.RawJSON()))
 	}
-	if e.Message == "" {
-		e.Message = cmp.Or(http.StatusText(res.StatusCode), "no text")
-	}
-	v := classify(res.StatusCode, e.Type, code, e.Message)
+	e.Type, e.Message = p.kind, cmp.Or(p.message, http.StatusText(res.StatusCode), "no text")
+	v := classify(res.StatusCode, p)
 	v.apply(e)
 	e.Message = forkcore.CutText(e.Message, maxMessageBytes/2)
 	if res.StatusCode == http.StatusNotFound {
@@ -225,10 +219,10 @@ func (v verdict) apply(e *forkcore.ModelError) {
 
 // classify maps an API error. Sources: https://platform.claude.com/docs/en/api/errors
 // and the error codes of the official SDK.
-func classify(status int, kind, code, message string) verdict {
+func classify(status int, p providerError) verdict {
 	const billing = "; check the billing of the account that owns ANTHROPIC_API_KEY"
 	switch {
-	case strings.HasSuffix(code, "spend_limit_reached"):
+	case strings.HasSuffix(p.code, "spend_limit_reached"):
 		// enforced_ and contract_spend_limit_reached come as a 429 that no waiting cures.
 		return verdict{code: forkcore.CodeProviderAuth, keyRefused: true, hint: "; raise the spend limit of the account that owns ANTHROPIC_API_KEY"}
 	case status == http.StatusUnauthorized:
@@ -236,13 +230,13 @@ func classify(status int, kind, code, message string) verdict {
 	case status == http.StatusForbidden:
 		// Of one model or one feature: others may go on with this key.
 		return verdict{code: forkcore.CodeProviderAuth, hint: "; check ANTHROPIC_API_KEY"}
-	case status == http.StatusPaymentRequired, isOutOfCredit(status, message):
+	case status == http.StatusPaymentRequired, isOutOfCredit(status, p.message), p.keyIsSpent():
 		return verdict{code: forkcore.CodeProviderAuth, keyRefused: true, hint: billing}
 	case status == http.StatusTooManyRequests:
-		return verdict{code: forkcore.CodeRateLimited, retryable: true, ramp: code == "ramp_limit_exceeded"}
+		return verdict{code: forkcore.CodeRateLimited, retryable: true, ramp: p.code == "ramp_limit_exceeded"}
 	case status == statusOverloaded, status == http.StatusServiceUnavailable:
 		return verdict{code: forkcore.CodeOverloaded, retryable: true}
-	case status == http.StatusRequestEntityTooLarge, isTooLong(kind, message):
+	case status == http.StatusRequestEntityTooLarge, isTooLong(p.kind, p.message):
 		return verdict{code: forkcore.CodeContextWindow}
 	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusConflict:
 		return verdict{code: forkcore.CodeProviderError, retryable: true}

@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ func pipeClient(t *testing.T, o Options, script func(conn net.Conn, r *http.Requ
 		return near, nil
 	}}
 	t.Cleanup(transport.CloseIdleConnections)
-	o.BaseURL, o.HTTPClient = "http://model.test", &http.Client{Transport: transport}
+	o.BaseURL, o.Endpoint, o.HTTPClient = "http://model.test", cmp.Or(o.Endpoint, "anthropic"), &http.Client{Transport: transport}
 	return newTestClient(t, o)
 }
 

@@ -2,8 +2,9 @@ package anthropic
 
 import (
 	"bytes"
-	"encoding/json"
 	"iter"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // Reading pieces of JSON without decoding them: values are sliced out of the
@@ -13,6 +14,17 @@ import (
 // bytes of the value. b must be valid JSON; anything but an object has no members.
 func members(b []byte) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
+		for key, value := range rawMembers(b) {
+			if !yield(decodeKey(key), value) {
+				return
+			}
+		}
+	}
+}
+
+// rawMembers are the members with their keys as they are written, without the quotes.
+func rawMembers(b []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func([]byte, []byte) bool) {
 		i := skipSpace(b, 0)
 		if i == len(b) || b[i] != '{' {
 			return
@@ -22,10 +34,10 @@ func members(b []byte) iter.Seq2[string, []byte] {
 				i = skipSpace(b, i+1)
 			}
 			keyEnd := stringEnd(b, i)
-			key := b[i:keyEnd]
+			key := b[i+1 : keyEnd-1]
 			i = skipSpace(b, skipSpace(b, keyEnd)+1) // over the colon
 			end := valueEnd(b, i)
-			if !yield(decodeString(key), b[i:end]) {
+			if !yield(key, b[i:end]) {
 				return
 			}
 			i = end
@@ -37,12 +49,24 @@ func members(b []byte) iter.Seq2[string, []byte] {
 // that is which one decoders take.
 func member(b []byte, key string) []byte {
 	var found []byte
-	for k, v := range members(b) {
-		if k == key {
+	for k, v := range rawMembers(b) {
+		if string(k) == key || bytes.IndexByte(k, '\\') >= 0 && decodeKey(k) == key {
 			found = v
 		}
 	}
 	return found
+}
+
+func decodeKey(raw []byte) string {
+	if isPlain(raw) {
+		return string(raw)
+	}
+	return string(appendDecoded(nil, raw))
+}
+
+// isNumber says that a value is there and a number.
+func isNumber(value []byte) bool {
+	return len(value) > 0 && (value[0] == '-' || value[0] >= '0' && value[0] <= '9')
 }
 
 func skipSpace(b []byte, i int) int {
@@ -101,11 +125,73 @@ func decodeString(lit []byte) string {
 	if body := lit[1 : len(lit)-1]; isPlain(body) {
 		return string(body)
 	}
-	var s string
-	if json.Unmarshal(lit, &s) != nil {
-		return "" // cannot be: lit is valid JSON
+	return string(appendDecoded(make([]byte, 0, len(lit)), lit[1:len(lit)-1]))
+}
+
+// appendDecoded appends what a string body stands for, as encoding/json decodes it (a fuzz test compares them). raw must
+// be the body of a valid JSON string.
+func appendDecoded(dst, raw []byte) []byte {
+	for i := 0; i < len(raw); {
+		c := raw[i]
+		if c >= utf8.RuneSelf {
+			r, size := utf8.DecodeRune(raw[i:])
+			dst = utf8.AppendRune(dst, r)
+			i += size
+			continue
+		}
+		if c != '\\' {
+			dst = append(dst, c)
+			i++
+			continue
+		}
+		c = raw[i+1]
+		i += 2
+		switch c {
+		case 'b':
+			c = '\b'
+		case 'f':
+			c = '\f'
+		case 'n':
+			c = '\n'
+		case 'r':
+			c = '\r'
+		case 't':
+			c = '\t'
+		case 'u':
+			r := hex4(raw[i:])
+			i += 4
+			if utf16.IsSurrogate(r) {
+				low := rune(-1)
+				if len(raw)-i >= 6 && raw[i] == '\\' && raw[i+1] == 'u' {
+					low = hex4(raw[i+2:])
+				}
+				if r = utf16.DecodeRune(r, low); r != utf8.RuneError {
+					i += 6
+				}
+			}
+			dst = utf8.AppendRune(dst, r)
+			continue
+		}
+		dst = append(dst, c)
 	}
-	return s
+	return dst
+}
+
+// hex4 reads the four digits that a valid escape has.
+func hex4(b []byte) rune {
+	var r rune
+	for _, c := range b[:4] {
+		switch {
+		case c <= '9':
+			c -= '0'
+		case c <= 'F':
+			c -= 'A' - 10
+		default:
+			c -= 'a' - 10
+		}
+		r = r<<4 | rune(c)
+	}
+	return r
 }
 
 // isPlain says that a string body is printable ASCII without escapes.
@@ -132,4 +218,24 @@ func joinLines(b []byte) []byte {
 		}
 	}
 	return b
+}
+
+// elements yields the values of a JSON array in order; anything but an array has none. b must be valid JSON.
+func elements(b []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		i := skipSpace(b, 0)
+		if i == len(b) || b[i] != '[' {
+			return
+		}
+		for i = skipSpace(b, i+1); b[i] != ']'; i = skipSpace(b, i) {
+			if b[i] == ',' {
+				i = skipSpace(b, i+1)
+			}
+			end := valueEnd(b, i)
+			if !yield(b[i:end]) {
+				return
+			}
+			i = end
+		}
+	}
 }

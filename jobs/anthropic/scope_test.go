@@ -31,17 +31,6 @@ func TestX07_ScopeNamesEndpointAndKeyWithoutGivingThemAway(t *testing.T) {
 	}
 }
 
-func TestOfficial(t *testing.T) {
-	for base, want := range map[string]bool{
-		"": true, DefaultBaseURL: true, "https://api.anthropic.com:443/x": true,
-		"http://127.0.0.1:1": false, "https://api.anthropic.com.example.org": false, "https://example.org/api.anthropic.com": false,
-	} {
-		if got := newTestClient(t, Options{BaseURL: base}).Official(); got != want {
-			t.Errorf("%q: official %v, want %v", base, got, want)
-		}
-	}
-}
-
 func TestDiagnosis(t *testing.T) {
 	n := int64(1234)
 	for _, tt := range []struct {
