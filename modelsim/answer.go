@@ -3,7 +3,6 @@ package modelsim
 import (
 	"crypto/sha256"
 	"encoding/base32"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -23,6 +22,8 @@ type messageBody struct {
 	Container    *struct{}    `json:"container"`
 	Diagnostics  *Diagnosis   `json:"diagnostics"`
 	Usage        Usage        `json:"usage"`
+	// InputTransformations are sent with their beta alone, then also as an empty list.
+	InputTransformations *[]transformation `json:"input_transformations,omitempty"`
 }
 
 // answer is a reply made ready to send: ids and signatures given, cut to max_tokens and stop sequences.
@@ -69,12 +70,18 @@ func finish(p *prompt, reply Reply) answer {
 		return a
 	}
 	omit := p.display == "omitted" || p.display == "" && !p.model.showsThinking
+	seals := newSigner(p, reply.Blocks)
+	// Input and max_tokens may together be more than the window; the answer then ends where the window does.
+	limit, full := p.MaxTokens, "max_tokens"
+	if room := p.model.window - p.inputTokens(); room < limit {
+		limit, full = room, "model_context_window_exceeded"
+	}
 	called := false
 	for i, b := range reply.Blocks {
 		tokens := outputTokens(b)
-		left := p.MaxTokens - a.outputTokens
+		left := limit - a.outputTokens
 		if left <= 0 {
-			a.stopReason = "max_tokens"
+			a.stopReason = full
 			break
 		}
 		if b.Type == "text" {
@@ -86,7 +93,7 @@ func finish(p *prompt, reply Reply) answer {
 		over := tokens > left
 		if over {
 			b, tokens = b.clip(left), left
-			a.stopReason, a.stopSequence = "max_tokens", nil
+			a.stopReason, a.stopSequence = full, nil
 		}
 		a.outputTokens += tokens
 		switch b.Type {
@@ -95,15 +102,13 @@ func finish(p *prompt, reply Reply) answer {
 			if omit {
 				b.Text = ""
 			}
-			if b.Signature == "" {
-				b.Signature = sign(b.Text)
-			}
 		case "tool_use":
 			called = true
 			if b.ID == "" {
 				b.ID = callID(p.Raw, i)
 			}
 		}
+		seals.sign(&b)
 		a.blocks = append(a.blocks, b)
 		if over || a.stopSequence != nil {
 			break
@@ -185,28 +190,6 @@ func callID(body []byte, index int) string {
 	h.Write(body)
 	fmt.Fprintf(h, "\x00%d", index)
 	return "toolu_" + base32.StdEncoding.EncodeToString(h.Sum(nil))[:24]
-}
-
-// signaturePrefix begins the decoded signatures that the simulator gives; others it takes as they are.
-const signaturePrefix = "modelsim1:"
-
-// sign returns the signature of a thinking block with that text.
-func sign(thinking string) string {
-	sum := sha256.Sum256([]byte(signaturePrefix + thinking))
-	return base64.StdEncoding.EncodeToString(append([]byte(signaturePrefix), sum[:]...))
-}
-
-// checkSignature refuses a thinking block that carries one of our signatures and was changed since.
-func checkSignature(pos *position) *apiError {
-	got := text(lookup(pos.ms, "signature"))
-	raw, err := base64.StdEncoding.DecodeString(got)
-	if err != nil || !strings.HasPrefix(string(raw), signaturePrefix) {
-		return nil
-	}
-	if got != sign(text(lookup(pos.ms, "thinking"))) {
-		return invalid("%s: Invalid `signature` in `thinking` block", pos.path)
-	}
-	return nil
 }
 
 // content returns the blocks of an answer without streaming.

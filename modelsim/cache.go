@@ -8,6 +8,7 @@ import (
 	"hash"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -87,9 +88,20 @@ type verdict struct {
 	usage  Usage
 }
 
-// chain hashes the prompt position by position. The scope (workspace and all that parts caches as a whole) stands
-// first; settings of the messages tier stand before the first message, so that changing them leaves tools and system
-// readable. Consecutive messages of one role are one turn, as the provider merges them, so only roles part messages.
+// chain hashes the prompt position by position. What parts caches as a whole stands first, what parts them from a tier on
+// before that tier's first position, so that a change leaves the tiers before it readable:
+//
+//   - all: workspace, model, speed, the set of beta headers, then the tools themselves. For speed the documentation has it
+//     both ways; its page on fast mode says that the speeds share nothing.
+//   - system: web search and web fetch on or off (these tools' definitions are therefore no part of the tools that follow
+//     them), citations on or off, and on Opus 5 the effort.
+//   - messages: thinking type and budget (whether another configuration misses more is said to depend on the model, not
+//     how), effort, tool_choice with disable_parallel_tool_use, output format, and whether there are images at all: "added
+//     or removed anywhere" is read as the first one or the last.
+//
+// max_tokens, stream, metadata, stop_sequences, service_tier and thinking.display are listed nowhere and change nothing.
+// An effort set by a system message inside the conversation counts from there on. Consecutive messages of one role are one
+// turn, as the provider merges them, so only roles part messages.
 func (p *prompt) chain(workspace string) ([]digest, []int) {
 	h := sha256.New()
 	var state digest
@@ -103,13 +115,29 @@ func (p *prompt) chain(workspace string) ([]digest, []int) {
 	}
 	mix("messages-api", workspace, p.model.id, p.speed, strings.Join(p.betas, ","))
 	chain, sums := make([]digest, len(p.positions)), make([]int, len(p.positions))
+	web := []string{"system"}
+	images, cites := false, false
+	for i := range p.positions {
+		images, cites = images || p.positions[i].images, cites || p.positions[i].cites
+	}
 	tier, sum := tierTools, 0
 	for i := range p.positions {
 		pos := &p.positions[i]
-		if pos.tier == tierMessages && tier != tierMessages {
-			mix("settings", string(p.thinking), p.effort, string(p.toolChoice), string(p.format))
+		if tier == tierTools && pos.tier != tierTools {
+			effort := ""
+			if p.model.effortInSystem {
+				effort = p.effort
+			}
+			mix(append(web, strconv.FormatBool(cites), effort)...)
+		}
+		if tier != tierMessages && pos.tier == tierMessages {
+			mix("messages", p.thinkingKey(), p.effort, string(p.toolChoice), string(p.format), strconv.FormatBool(images))
 		}
 		tier = pos.tier
+		if pos.effort != "" {
+			mix("effort", pos.effort)
+		}
+		before := state
 		h.Reset()
 		h.Write(state[:])
 		writeFramed(h, []byte{byte(pos.tier)})
@@ -118,8 +146,19 @@ func (p *prompt) chain(workspace string) ([]digest, []int) {
 		h.Sum(state[:0])
 		sum += pos.tokens()
 		chain[i], sums[i] = state, sum
+		if pos.tier == tierTools && (strings.HasPrefix(pos.kind, "web_search_") || strings.HasPrefix(pos.kind, "web_fetch_")) {
+			web, state = append(web, string(pos.clean)), before
+		}
 	}
 	return chain, sums
+}
+
+// thinkingKey is the part of the thinking configuration that the cache is keyed by.
+func (p *prompt) thinkingKey() string {
+	if p.thinking == nil {
+		return ""
+	}
+	return p.Thinking + " " + string(lookup(members(p.thinking), "budget_tokens"))
 }
 
 // writeFramed writes b after its length, so that no two lists of parts give the same bytes.

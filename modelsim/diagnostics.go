@@ -9,7 +9,8 @@ import (
 // Diagnosis answers a request's diagnostics: where its prompt parts from that of an earlier message. It compares what
 // was asked, whether or not the cache still held it.
 type Diagnosis struct {
-	CacheMissReason missReason `json:"cache_miss_reason"`
+	// CacheMissReason is null while the comparison is still running.
+	CacheMissReason *missReason `json:"cache_miss_reason"`
 }
 
 type missReason struct {
@@ -38,7 +39,7 @@ type traces struct {
 func (p *prompt) trace(workspace string) *trace {
 	t := &trace{workspace: workspace, model: p.model.id + " " + p.speed}
 	h := sha256.New()
-	for _, b := range [][]byte{p.thinking, []byte(p.effort), p.toolChoice, p.format} {
+	for _, b := range [][]byte{[]byte(p.thinkingKey()), []byte(p.effort), p.toolChoice, p.format} {
 		writeFramed(h, b)
 	}
 	for _, b := range p.betas {
@@ -62,11 +63,14 @@ func (s *Server) diagnose(p *prompt, workspace string) *Diagnosis {
 	if p.previousID == "" {
 		return nil
 	}
+	if s.opts.DiagnosticsPending {
+		return &Diagnosis{}
+	}
 	s.traces.mu.Lock()
 	old := s.traces.byID[p.previousID]
 	s.traces.mu.Unlock()
 	if old == nil || old.workspace != workspace {
-		return &Diagnosis{missReason{Type: "previous_message_not_found"}}
+		return &Diagnosis{&missReason{Type: "previous_message_not_found"}}
 	}
 	now := p.trace(workspace)
 	from := func(kind string, at int) *Diagnosis {
@@ -74,7 +78,7 @@ func (s *Server) diagnose(p *prompt, workspace string) *Diagnosis {
 		for _, t := range old.tokens[min(at, len(old.tokens)):] {
 			n += t
 		}
-		return &Diagnosis{missReason{kind, &n}}
+		return &Diagnosis{&missReason{kind, &n}}
 	}
 	if now.model != old.model {
 		return from("model_changed", 0)
@@ -85,7 +89,7 @@ func (s *Server) diagnose(p *prompt, workspace string) *Diagnosis {
 		same := slices.Equal(a, b)
 		if tier == tierMessages { // growing is not a change
 			if now.settings != old.settings {
-				return &Diagnosis{missReason{Type: "unavailable"}}
+				return &Diagnosis{&missReason{Type: "unavailable"}}
 			}
 			same = len(b) >= len(a) && slices.Equal(a, b[:len(a)])
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -95,6 +96,10 @@ func (x *exchange) answerIt() (*apiError, error) {
 	}
 	x.message = messageBody{
 		ID: newID("msg_"), Type: "message", Role: "assistant", Model: p.Model, Content: []any{}, Usage: x.v.usage,
+	}
+	if slices.Contains(p.betas, betaBinding) {
+		list := append([]transformation{}, p.transformations...)
+		x.message.InputTransformations = &list
 	}
 	if p.diagnose {
 		x.message.Diagnostics = s.diagnose(p, x.caller.workspace)

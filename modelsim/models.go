@@ -2,6 +2,7 @@ package modelsim
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +22,12 @@ type model struct {
 	noSystemTurn   bool   // messages with role system are refused
 	showsThinking  bool   // thinking text is shown unless display says omitted
 	deprecated     string // RFC 3339 end of life, "" for active models
+	retired        bool   // listed when asked for, but answers nothing any more; the end of life is in deprecated
+	generation     int    // see generation
+	binds          bool   // thinking is bound to model and conversation
+	bindsPrefix    bool   // an edited conversation is refused
+	lastTurnOnly   bool   // earlier thinking goes once a user message with more than tool results comes
+	effortInSystem bool   // another effort misses the system tier too
 }
 
 const (
@@ -30,8 +37,11 @@ const (
 
 // models is the public model list of November 2026. Minimum cacheable lengths are those of the prompt caching page;
 // for Fable and Mythos 5.2 the family's 512 is assumed. Haiku 5.5's is not published: Options.MinCacheable overrides 4,096.
+//
+// Mythos 5.1 does not check the conversation before a thinking block. Fable 5.1 does so for newer organizations, and here.
+// Thinking of all turns is kept from Opus 4.5, Sonnet 4.6 and the lines that began later on, not by Haiku 4.5.
 func models() []model {
-	return []model{
+	list := []model{
 		{id: "claude-fable-5-2", name: "Claude Fable 5.2", line: "fable", window: million, maxOutput: 128_000, minCacheable: 512, thinking: "adaptive", effort: "high", noForcedTool: true},
 		{id: "claude-mythos-5-2", name: "Claude Mythos 5.2", line: "mythos", window: million, maxOutput: 128_000, minCacheable: 512, thinking: "adaptive", effort: "high", noForcedTool: true},
 		{id: "claude-haiku-5-5", name: "Claude Haiku 5.5", line: "haiku", window: million, maxOutput: 128_000, minCacheable: 4096, thinking: "adaptive,disabled", effort: "medium"},
@@ -49,7 +59,17 @@ func models() []model {
 		{id: "claude-sonnet-4-6", name: "Claude Sonnet 4.6", line: "sonnet", window: million, maxOutput: 128_000, minCacheable: 1024, thinking: "adaptive,enabled,disabled", effort: "high", noSystemTurn: true, showsThinking: true},
 		{id: "claude-opus-4-5", name: "Claude Opus 4.5", line: "opus", window: 200_000, maxOutput: 64_000, minCacheable: 4096, thinking: "enabled,disabled", effort: "high", prefill: true, noSystemTurn: true, showsThinking: true, deprecated: "2027-01-22T00:00:00Z"},
 		{id: "claude-haiku-4-5", name: "Claude Haiku 4.5", line: "haiku", window: 200_000, maxOutput: 64_000, minCacheable: 4096, thinking: "enabled,disabled", prefill: true, noSystemTurn: true, showsThinking: true},
+		{id: "claude-sonnet-4-5", name: "Claude Sonnet 4.5", line: "sonnet", window: 200_000, maxOutput: 64_000, minCacheable: 1024, thinking: "enabled,disabled", prefill: true, noSystemTurn: true, showsThinking: true, deprecated: "2026-11-30T00:00:00Z", retired: true},
 	}
+	for i := range list {
+		m := &list[i]
+		m.generation = generation(m.id)
+		m.binds = bindsThinking(m.id)
+		m.bindsPrefix = m.binds && m.id != "claude-mythos-5-1"
+		m.lastTurnOnly = m.id == "claude-haiku-4-5"
+		m.effortInSystem = m.id == "claude-opus-5"
+	}
+	return list
 }
 
 func (m *model) thinks(kind string) bool {
@@ -90,6 +110,9 @@ func (m *model) info() modelInfo {
 	}
 	if m.deprecated != "" {
 		in.Lifecycle, in.RetiresAt, in.DeprecatedAt = "deprecated", &m.deprecated, &in.CreatedAt
+	}
+	if m.retired {
+		in.Lifecycle = "retired"
 	}
 	kinds := map[string]supported{}
 	for _, kind := range []string{"adaptive", "between_tools", "disabled", "enabled"} {
@@ -136,12 +159,20 @@ func (s *Server) listModels(w http.ResponseWriter, r *http.Request) *apiError {
 		}
 		limit = n
 	}
-	after, before := r.URL.Query().Get("after_id"), r.URL.Query().Get("before_id")
-	all := s.models
-	for i, m := range s.models {
-		if m.id == after && after != "" {
-			all = s.models[i+1:]
+	stages := []string{"active", "deprecated"}
+	query := r.URL.Query()
+	if asked := slices.Concat(query["lifecycle"], query["lifecycle[]"]); len(asked) > 0 {
+		stages = strings.Split(strings.Join(asked, ","), ",")
+	}
+	for _, stage := range stages {
+		if stage != "active" && stage != "deprecated" && stage != "retired" {
+			return invalid("lifecycle: Input should be 'active', 'deprecated' or 'retired'")
 		}
+	}
+	all := slices.DeleteFunc(slices.Clone(s.models), func(m model) bool { return !slices.Contains(stages, m.info().Lifecycle) })
+	after, before := r.URL.Query().Get("after_id"), r.URL.Query().Get("before_id")
+	if i := slices.IndexFunc(all, func(m model) bool { return m.id == after }); i >= 0 {
+		all = all[i+1:]
 	}
 	for i, m := range all {
 		if m.id == before && before != "" {

@@ -1,8 +1,10 @@
 package modelsim
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -60,8 +62,11 @@ type prompt struct {
 	thinking, toolChoice, format []byte
 	effort, speed, display       string
 	stopSequences                []string
-	diagnose                     bool   // the request asks for diagnostics
-	previousID                   string // the message to compare with; "" for none
+	diagnose                     bool    // the request asks for diagnostics
+	previousID                   string  // the message to compare with; "" for none
+	dropMismatch                 bool    // thinking from another conversation is dropped, not refused
+	thought                      [8]byte // the last thinking block of the history; zero for none
+	transformations              []transformation
 }
 
 type turn struct {
@@ -89,6 +94,9 @@ type position struct {
 	ms     []member
 	marks  []mark // its own, then those of blocks inside a tool_result
 	nested []byte // content of a tool_result
+	images bool   // it is or holds an image
+	cites  bool   // it is or holds a source with citations on
+	effort string // set for the messages from here on
 }
 
 // tokens is the simulator's count: a quarter of the bytes, rounded up.
@@ -122,6 +130,12 @@ var fields = map[string]bool{
 	"output_config": true, "cache_control": true, "diagnostics": true, "metadata": true, "stop_sequences": true, "stream": true,
 	"service_tier": true, "speed": true, "container": true, "inference_geo": true,
 }
+
+// efforts are the levels of output_config.effort.
+var efforts = []string{"low", "medium", "high", "xhigh", "max"}
+
+// betaTurnEffort allows a message with role system to set the effort from there on, which keeps the cache.
+const betaTurnEffort = "mid-conversation-output-config-2026-07-01"
 
 // sampling fields were removed in API version 2026-10-21.
 var sampling = map[string]bool{"temperature": true, "top_p": true, "top_k": true}
@@ -223,12 +237,8 @@ func (p *prompt) parseSettings(bool) *apiError {
 		for _, m := range members(raw) {
 			switch m.name {
 			case "effort":
-				switch p.effort = text(m.value); p.effort {
-				case "low", "medium", "high", "xhigh", "max":
-				default:
-					if !isNull(m.value) {
-						return invalid("output_config.effort: Input should be 'low', 'medium', 'high', 'xhigh' or 'max'")
-					}
+				if p.effort = text(m.value); !isNull(m.value) && !slices.Contains(efforts, p.effort) {
+					return invalid("output_config.effort: Input should be 'low', 'medium', 'high', 'xhigh' or 'max'")
 				}
 			case "format":
 				p.format = m.value
@@ -313,7 +323,9 @@ func (p *prompt) parseMessages(bool) *apiError {
 	if len(els) > 100_000 {
 		return invalid("messages: List should have at most 100000 items")
 	}
+	pending := "" // an effort that holds from the next block on
 	for i, raw := range els {
+		effort := ""
 		if !isObject(raw) {
 			return invalid("messages.%d: Input should be a valid dictionary", i)
 		}
@@ -324,12 +336,20 @@ func (p *prompt) parseMessages(bool) *apiError {
 			case "role":
 				t.role = text(m.value)
 			case "content":
+			case "output_config":
+				if !slices.Contains(p.betas, betaTurnEffort) {
+					return invalid("messages.%d.output_config: Extra inputs are not permitted", i)
+				}
+				effort = text(lookup(members(m.value), "effort"))
 			default:
 				return invalid("messages.%d.%s: Extra inputs are not permitted", i, m.name)
 			}
 		}
 		if t.role != "user" && t.role != "assistant" && t.role != "system" {
 			return invalid("messages.%d.role: Input should be 'user', 'assistant' or 'system'", i)
+		}
+		if effort != "" && (t.role != "system" || !slices.Contains(efforts, effort)) {
+			return invalid("messages.%d.output_config.effort: Input should be 'low', 'medium', 'high', 'xhigh' or 'max' in a message with role 'system'", i)
 		}
 		if content == nil {
 			return invalid("messages.%d.content: Field required", i)
@@ -347,10 +367,12 @@ func (p *prompt) parseMessages(bool) *apiError {
 			if err != nil {
 				return err
 			}
+			pos.effort, pending = pending, ""
 			p.positions = append(p.positions, pos)
 			msg.Blocks = append(msg.Blocks, pos.block())
 		}
 		t.end = len(p.positions)
+		pending = cmp.Or(effort, pending)
 		p.turns = append(p.turns, t)
 		p.Messages = append(p.Messages, msg)
 	}
@@ -398,7 +420,18 @@ func newPosition(tier int, path, role string, raw []byte) (position, *apiError) 
 		return pos, err
 	}
 	pos.clean = cut(raw, spans)
+	pos.notice(pos.kind, pos.ms)
 	return pos, nil
+}
+
+// notice takes note of what changes the key of more than its own position.
+func (p *position) notice(kind string, ms []member) {
+	switch kind {
+	case "image":
+		p.images = true
+	case "document", "search_result":
+		p.cites = p.cites || string(lookup(members(lookup(ms, "citations")), "enabled")) == "true"
+	}
 }
 
 // cutNested removes the marks of a tool_result and of the blocks in its content.
@@ -422,6 +455,7 @@ func (p *position) cutNested() *apiError {
 	for j, el := range inner {
 		block := content.value[el[0]:el[1]]
 		blockMs, start := members(block), from+el[0]
+		p.notice(text(lookup(blockMs, "type")), blockMs)
 		if v := lookup(blockMs, "cache_control"); !isNull(v) {
 			path := fmt.Sprintf("%s.content.%d", p.path, j)
 			m, err := parseMark(path+".cache_control", v)

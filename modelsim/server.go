@@ -53,6 +53,8 @@ type Options struct {
 	Credit int64
 	// SpendLimit is the same with another end: a 429 enforced_spend_limit_reached without retry-after.
 	SpendLimit int64
+	// DiagnosticsPending answers every request for diagnostics as one whose comparison is still running.
+	DiagnosticsPending bool
 	// Keys are the valid keys; nil means any but the empty one.
 	Keys []string
 	// MaxBody is the size above which a body is a 413; 0 means the documented 32 MB.
@@ -225,7 +227,7 @@ func (s *Server) read(r *http.Request, counting bool) ([]byte, *prompt, *apiErro
 	if bad != nil {
 		return body, nil, bad
 	}
-	if p.model = s.model(p.Model); p.model == nil {
+	if p.model = s.model(p.Model); p.model == nil || p.model.retired {
 		return body, p, unknownModel(p.Model)
 	}
 	return body, p, p.validate(counting)

@@ -23,14 +23,14 @@ var (
 // seen from the live service where they are known; clients should not match on them.
 func (p *prompt) validate(counting bool) *apiError {
 	for _, check := range []func() *apiError{
-		p.checkMarks, p.checkTools, p.checkThinking, p.checkBlocks, p.checkSystemTurns, p.checkPairs, p.checkEnd,
+		p.checkMarks, p.checkTools, p.checkThinking, p.checkBlocks, p.checkSystemTurns, p.checkPairs, p.checkServerTools, p.checkEnd,
 	} {
 		if err := check(); err != nil {
 			return err
 		}
 	}
-	if counting {
-		return nil
+	if err := p.checkThoughts(); err != nil || counting {
+		return err
 	}
 	return p.checkLengths()
 }
@@ -195,8 +195,34 @@ func (p *prompt) checkThinking() *apiError {
 	default:
 		return invalid("thinking: Input tag '%s' found using 'type' does not match any of the expected tags: 'adaptive', 'between_tools', 'disabled', 'enabled'", kind)
 	}
+	if err := p.checkBinding(); err != nil {
+		return err
+	}
 	if d := p.display; d != "" && d != "summarized" && d != "omitted" {
 		return invalid("thinking.display: Input should be 'summarized' or 'omitted'")
+	}
+	return nil
+}
+
+// checkBinding checks the fields of thinking and reads what is to happen to thinking from another conversation.
+func (p *prompt) checkBinding() *apiError {
+	for _, m := range members(p.thinking) {
+		switch m.name {
+		case "type", "budget_tokens", "display":
+		case "block_binding":
+			if !slices.Contains(p.betas, betaBinding) {
+				return invalid("thinking.%s.block_binding: Extra inputs are not permitted", p.Thinking)
+			}
+			switch v := text(lookup(members(m.value), "prefix_mismatch_behavior")); v {
+			case "", "error":
+			case "drop_block":
+				p.dropMismatch = true
+			default:
+				return invalid("thinking.%s.block_binding.prefix_mismatch_behavior: Input should be 'error' or 'drop_block'", p.Thinking)
+			}
+		default:
+			return invalid("thinking.%s.%s: Extra inputs are not permitted", p.Thinking, m.name)
+		}
 	}
 	return nil
 }
@@ -280,7 +306,7 @@ func (p *prompt) checkBlock(pos *position) *apiError {
 			return invalid("%s.text.citations: `citations` must be empty in user messages", pos.path)
 		}
 	case "thinking":
-		return firstError(wrongRole("assistant"), need("thinking", isString, "string"), need("signature", isString, "string"), checkSignature(pos))
+		return firstError(wrongRole("assistant"), need("thinking", isString, "string"), need("signature", isString, "string"))
 	case "redacted_thinking":
 		return firstError(wrongRole("assistant"), need("data", isString, "string"))
 	case "tool_use":
@@ -314,10 +340,41 @@ func (p *prompt) checkSystemTurns() *apiError {
 		switch {
 		case p.model.noSystemTurn || p.model.prefill:
 			return invalid("messages.%d: role 'system' is not supported on this model", i)
-		case i == 0 || p.turns[i-1].role != "user":
+		case i == 0 || p.turns[i-1].role != "user" && !p.endsInServerResult(i-1):
 			return invalid("messages.%d: role 'system' must follow a user turn", i)
 		case i+1 < len(p.turns) && p.turns[i+1].role != "assistant":
 			return invalid("messages.%d: role 'system' must be the last message or be followed by an assistant turn", i)
+		}
+	}
+	return nil
+}
+
+// endsInServerResult reports whether message i is the assistant's and ends with the result of a server tool.
+func (p *prompt) endsInServerResult(i int) bool {
+	blocks := p.Messages[i].Blocks
+	return p.turns[i].role == "assistant" && len(blocks) > 0 && strings.HasSuffix(blocks[len(blocks)-1].Type, "_tool_result")
+}
+
+// checkServerTools checks that a server tool which has no result yet is followed by nothing but tool results.
+func (p *prompt) checkServerTools() *apiError {
+	for i := range len(p.turns) - 1 {
+		if p.turns[i].role != "assistant" || !slices.ContainsFunc(p.Messages[i+1].Blocks, func(b Block) bool { return b.Type != "tool_result" }) {
+			continue
+		}
+		answered := map[string]bool{}
+		for _, b := range p.Messages[i].Blocks {
+			if strings.HasSuffix(b.Type, "_tool_result") {
+				answered[text(lookup(members(b.Raw), "tool_use_id"))] = true
+			}
+		}
+		for _, b := range p.Messages[i].Blocks {
+			if b.Type != "server_tool_use" {
+				continue
+			}
+			ms := members(b.Raw)
+			if id, name := text(lookup(ms, "id")), text(lookup(ms, "name")); !answered[id] {
+				return invalid("messages.%d: `%s` tool use with id `%s` was found without a corresponding `%s_tool_result` block", i, name, id, name)
+			}
 		}
 	}
 	return nil
@@ -393,10 +450,13 @@ func (p *prompt) checkEnd() *apiError {
 	if last.role != "assistant" {
 		return nil
 	}
+	blocks := p.Messages[len(p.Messages)-1].Blocks
+	if slices.ContainsFunc(blocks, func(b Block) bool { return b.Type == "server_tool_use" }) {
+		return nil // a turn that stopped with pause_turn, sent back to be continued
+	}
 	if !p.model.prefill {
 		return invalid("This model does not support assistant message prefill. The conversation must end with a user message.")
 	}
-	blocks := p.Messages[len(p.Messages)-1].Blocks
 	if n := len(blocks); n > 0 && blocks[n-1].Type == "text" && strings.TrimRightFunc(blocks[n-1].Text, unicode.IsSpace) != blocks[n-1].Text {
 		return invalid("messages: final assistant content cannot end with trailing whitespace")
 	}

@@ -1,6 +1,7 @@
 package modelsim
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -33,6 +34,17 @@ const (
 	res2  = `{"type":"tool_result","tool_use_id":"t2","content":"2"}`
 	note  = `{"type":"text","text":"note"}`
 )
+
+// foreseen is the signature of a first thinking block after ask.
+func foreseen(thinking string) string {
+	_, p, err := New(Options{}).read(newRequest(context.Background(), "POST", "/", conversation(ask)), false)
+	if err != nil {
+		panic(err)
+	}
+	b := ThinkingBlock(thinking, "")
+	newSigner(p, []Block{b}).sign(&b)
+	return b.Signature
+}
 
 func user(blocks ...string) string {
 	return `{"role":"user","content":[` + strings.Join(blocks, ",") + `]}`
@@ -95,8 +107,8 @@ func TestValidation(t *testing.T) {
 		{name: "call from the user", body: conversation(user(`{"type":"tool_use","id":"t1","name":"A","input":{}}`)), want: "messages.0.content.0: `tool_use` blocks can only be in `assistant` messages"},
 		{name: "thinking without signature", body: conversation(ask + `,{"role":"assistant","content":[{"type":"thinking","thinking":"x"}]},` + ask), want: "messages.1.content.0.thinking.signature: Field required"},
 		{name: "thinking with a foreign signature", body: conversation(ask + `,{"role":"assistant","content":[{"type":"thinking","thinking":"x","signature":"abc"},{"type":"redacted_thinking","data":"EjQB"}]},` + ask)},
-		{name: "thinking with its signature", body: conversation(ask + `,{"role":"assistant","content":[{"type":"thinking","thinking":"x","signature":"` + sign("x") + `"}]},` + ask)},
-		{name: "thinking changed", body: conversation(ask + `,{"role":"assistant","content":[{"type":"thinking","thinking":"y","signature":"` + sign("x") + `"}]},` + ask), want: "messages.1.content.0: Invalid `signature` in `thinking` block"},
+		{name: "thinking with its signature", body: conversation(ask + `,{"role":"assistant","content":[{"type":"thinking","thinking":"x","signature":"` + foreseen("x") + `"}]},` + ask)},
+		{name: "thinking changed", body: conversation(ask + `,{"role":"assistant","content":[{"type":"thinking","thinking":"y","signature":"` + foreseen("x") + `"}]},` + ask), want: "messages.1.content.0: Invalid `signature` in `thinking` block"},
 
 		{name: "four marks", body: conversation(user(textMarked("a", ""), textMarked("b", ""), textMarked("c", ""), textMarked("d", "")))},
 		{name: "five marks", body: `{"model":"claude-sonnet-5-5","max_tokens":1,"system":[` + textMarked("s", "") + `],"messages":[` + user(textMarked("a", ""), textMarked("b", ""), textMarked("c", ""), textMarked("d", "")) + `]}`, want: "A maximum of 4 blocks with cache_control may be provided. Found 5."},
