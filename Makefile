@@ -17,7 +17,6 @@ PROGRAMS  := $(notdir $(patsubst %/main.go,%,$(wildcard cmd/*/main.go)))
 TEMPLATES := $(shell find . -name '*.templ' -not -path '*/node_modules/*')
 GENERATED := $(TEMPLATES:.templ=_templ.go)
 LIBRARIES := static/dist/htmx.min.js static/dist/hx-sse.min.js
-SDKCHECK  := jobs/anthropic/sdkcheck
 
 .PHONY: help
 help: ## List the targets
@@ -33,7 +32,7 @@ run: ## Install what is missing, build and start everything in one process: http
 .PHONY: test
 test: ## Test everything with the race detector (PKG=./web/... RUN=TestName)
 	@scripts/need.sh git redis-server rg npm gcc chromium nginx python3 ps
-	@$(MAKE) --no-print-directory assets generate $(SDKCHECK)/node_modules/.package-lock.json
+	@$(MAKE) --no-print-directory assets generate
 	@go tool -modfile=tools/go.mod gotestsum --format=pkgname-and-test-fails --format-hide-empty-pkg -- \
 		-race -shuffle=on -timeout=10m $(if $(RUN),-run='$(RUN)') $(PKG)
 
@@ -74,7 +73,7 @@ build: $(PROGRAMS:%=bin/%) ## Build all programs into bin/
 
 .PHONY: clean
 clean: ## Remove what was built; data stays
-	rm -rf bin static/node_modules static/dist/* $(SDKCHECK)/node_modules
+	rm -rf bin static/node_modules static/dist/*
 
 # Go knows better than make what a program depends on, and an unchanged one costs it a second.
 .PHONY: $(PROGRAMS:%=bin/%)
@@ -85,8 +84,8 @@ bin/golangci-lint: lint/go.mod lint/go.sum
 	go -C lint build -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 # npm writes this file last, so it stands for the whole of node_modules.
-%/node_modules/.package-lock.json: %/package.json %/package-lock.json %/.npmrc
-	cd $* && npm ci --no-progress --loglevel=error
+static/node_modules/.package-lock.json: static/package.json static/package-lock.json static/.npmrc
+	cd static && npm ci --no-progress --loglevel=error
 	@touch $@
 
 # Copies keep their own time, hence the touch; the libraries of one build change together.

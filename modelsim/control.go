@@ -31,6 +31,8 @@ func (s *Server) control() {
 	s.mux.HandleFunc("GET /_sim/requests", s.showRequests)
 	s.mux.HandleFunc("GET /_sim/cache", s.showCache)
 	s.mux.HandleFunc("POST /_sim/keys", s.setKey)
+	s.mux.HandleFunc("POST /_sim/scenario", s.setScenario)
+	s.mux.HandleFunc("DELETE /_sim/scenario", s.clearScenario)
 	s.mux.HandleFunc("DELETE /_sim", func(w http.ResponseWriter, _ *http.Request) {
 		s.Forget()
 		w.WriteHeader(http.StatusNoContent)

@@ -201,12 +201,12 @@ func (a *accounts) forget() {
 // show sets the rate limit headers: for each limit that is on its size, what is left and when it is whole again. tokens
 // are the input and output limits together.
 func (a *accounts) show(h http.Header, print string, now time.Time) {
-	if !a.limits.on() {
+	a.mu.Lock()
+	on, acc := a.limits.on(), *a.of(print, now)
+	a.mu.Unlock()
+	if !on {
 		return
 	}
-	a.mu.Lock()
-	acc := *a.of(print, now)
-	a.mu.Unlock()
 	set := func(name string, limit int, left float64, after time.Duration) {
 		if limit == 0 {
 			return

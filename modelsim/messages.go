@@ -72,15 +72,15 @@ func (x *exchange) serve() (*apiError, error) {
 
 // answerIt answers a request that is valid and within its limits; the results are those of serve.
 func (x *exchange) answerIt() (*apiError, error) {
-	s, p := x.s, x.p
+	s, p, opts := x.s, x.p, x.s.live.Load()
 	var err error
 	if p.MaxTokens > 0 {
-		if x.reply, err = s.opts.Mind.Reply(x.ctx, &p.Request); err != nil {
+		if x.reply, err = opts.Mind.Reply(x.ctx, &p.Request); err != nil {
 			return &apiError{status: http.StatusInternalServerError, kind: "api_error", message: err.Error()}, nil
 		}
 	}
 	x.answer = finish(p, x.reply)
-	if err := wait(x.ctx, s.opts.MessageStartDelay); err != nil {
+	if err := wait(x.ctx, opts.MessageStartDelay); err != nil {
 		return nil, errGone
 	}
 	if err := wait(x.ctx, x.reply.Delay); err != nil {

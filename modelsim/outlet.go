@@ -48,7 +48,7 @@ func newOutlet(x *exchange) *outlet {
 // pause waits before a delta and sends the pings that fall due meanwhile. Deltas keep a timetable: one that went out late
 // does not delay those after it, unless it is late by more than ten delays, as with a client that stopped reading.
 func (o *outlet) pause() error {
-	d := cmp.Or(o.x.reply.DeltaDelay, o.x.s.opts.DeltaDelay)
+	d := cmp.Or(o.x.reply.DeltaDelay, o.x.s.live.Load().DeltaDelay)
 	if d <= 0 || o.slow {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -22,6 +23,10 @@ type Options struct {
 	Logger *slog.Logger
 	// Mind answers; nil means Player().
 	Mind Mind
+	// Scenario, when not nil, is the mind, and sets the options that its file names over those given here.
+	Scenario *Scenario
+	// Override, when not nil, has the last word on the options, also each time a scenario is swapped in.
+	Override func(*Options)
 	// MessageStartDelay is waited between the arrival of a request and the first byte of its answer. What the request
 	// writes to the cache is readable from that byte on.
 	MessageStartDelay time.Duration
@@ -63,7 +68,8 @@ type Options struct {
 
 // Server is the simulator. It is an http.Handler, safe for concurrent use.
 type Server struct {
-	opts     Options
+	opts     Options                 // as given to New, with defaults
+	live     atomic.Pointer[Options] // with what the scenario in use sets
 	log      *slog.Logger
 	mux      *http.ServeMux
 	models   []model
@@ -101,11 +107,7 @@ func New(opts Options) *Server {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	for i := range s.models {
-		if n, ok := opts.MinCacheable[s.models[i].id]; ok {
-			s.models[i].minCacheable = n
-		}
-	}
+	s.UseScenario(opts.Scenario)
 	s.mux.HandleFunc("POST "+messagesPath, s.api(s.messages))
 	s.mux.HandleFunc("POST /v1/messages/count_tokens", s.api(s.countTokens))
 	s.mux.HandleFunc("GET /v1/models", s.api(s.listModels))
@@ -216,11 +218,12 @@ func checkHeaders(r *http.Request) *apiError {
 
 // read reads, cuts and checks a request. The body is returned in any case.
 func (s *Server) read(r *http.Request, counting bool) ([]byte, *prompt, *apiError) {
-	body, err := io.ReadAll(io.LimitReader(r.Body, s.opts.MaxBody+1))
+	opts := s.live.Load()
+	body, err := io.ReadAll(io.LimitReader(r.Body, opts.MaxBody+1))
 	if err != nil {
 		return body, nil, invalid("reading the request body: %v", err)
 	}
-	if int64(len(body)) > s.opts.MaxBody {
+	if int64(len(body)) > opts.MaxBody {
 		return nil, nil, &apiError{status: http.StatusRequestEntityTooLarge, kind: "request_too_large", message: "Request exceeds the maximum size"}
 	}
 	p, bad := parse(body, r.Header.Get("anthropic-version"), betas(r), counting)
@@ -229,6 +232,10 @@ func (s *Server) read(r *http.Request, counting bool) ([]byte, *prompt, *apiErro
 	}
 	if p.model = s.model(p.Model); p.model == nil || p.model.retired {
 		return body, p, unknownModel(p.Model)
+	}
+	if n, ok := opts.MinCacheable[p.model.id]; ok {
+		own := *p.model
+		own.minCacheable, p.model = n, &own
 	}
 	return body, p, p.validate(counting)
 }
