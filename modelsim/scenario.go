@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Scenario is a [Mind] that follows the rules of a YAML file: the first rule that matches answers. docs/modelsim.md
-// describes the file, scenario.schema.json is its schema. A scenario counts how often its rules answered and how often
+// Scenario is a [Mind] that follows the rules of a YAML file: the first rule that matches answers.
+// scenario.schema.json describes the file. A scenario counts how often its rules answered and how often
 // it saw a request; it is safe for concurrent use.
 type Scenario struct {
 	name   string
