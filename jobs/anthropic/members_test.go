@@ -55,3 +55,19 @@ func FuzzMembers(f *testing.F) {
 		}
 	})
 }
+
+// FuzzDecodeString: the value of a string is what encoding/json makes of it.
+func FuzzDecodeString(f *testing.F) {
+	for _, s := range []string{`"a"`, `"\ud83d\ude42"`, `"\ud83d"`, `"\ud83d\u0041"`, `"\ude42\ud83d\ude42"`, `"\"\\\/\b\f\n\r\t"`, "\"\xff\xe5\xa5\"", `"\ud83dx"`, `"\ud83d\n"`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, lit string) {
+		var want string
+		if !json.Valid([]byte(lit)) || lit[0] != '"' || lit[len(lit)-1] != '"' || json.Unmarshal([]byte(lit), &want) != nil {
+			return
+		}
+		if got := decodeString([]byte(lit)); got != want {
+			t.Fatalf("%q: %q, want %q", lit, got, want)
+		}
+	})
+}
