@@ -97,25 +97,28 @@ func (c *Client) checkModels(ctx context.Context, a *access, model string) forkc
 	if c.endpoint.ModelsShape == "ollama" {
 		path = "api/tags"
 	}
-	res, body, err := a.get(ctx, path)
-	list := parseModels(body)
-	if c.endpoint.Kind == endpointCompatible && err == nil && res.StatusCode == http.StatusNotFound {
+	res, err := a.get(ctx, path)
+	var list modelList
+	if err == nil {
+		list = parseModels(res.body)
+	}
+	if c.endpoint.Kind == endpointCompatible && err == nil && res.status == http.StatusNotFound {
 		// Ollama behind another port: versions before its OpenAI form have this list alone.
-		if tags, tagBody, tagErr := a.get(ctx, "api/tags"); tagErr == nil && tags.StatusCode == http.StatusOK {
-			if l := parseModels(tagBody); len(l.ids) > 0 {
-				res, body, list = tags, tagBody, l
+		if tags, err := a.get(ctx, "api/tags"); err == nil && tags.status == http.StatusOK {
+			if l := parseModels(tags.body); len(l.ids) > 0 {
+				res, list = tags, l
 			}
 		}
 	}
 	var check forkcore.ProviderCheck
 	if err == nil {
-		check.Limits = limitsOf(res.Header)
-		if like := looksLike(res.Header, list); like != nil && like.Kind != c.endpoint.Kind && !c.simulated {
+		check.Limits = limitsOf(res.header)
+		if like := looksLike(res.header, list); like != nil && like.Kind != c.endpoint.Kind && !c.simulated {
 			check.LooksLike = like.Name
 		}
 	}
-	if err != nil || res.StatusCode != http.StatusOK || len(list.ids) == 0 {
-		c.checkFailure(ctx, a, &check, res, body, err)
+	if err != nil || res.status != http.StatusOK || len(list.ids) == 0 {
+		c.checkFailure(ctx, a, &check, res, err)
 		return check
 	}
 	check.Outcome, check.Models, check.More = forkcore.ProviderOK, len(list.ids), list.more
@@ -124,41 +127,49 @@ func (c *Client) checkModels(ctx context.Context, a *access, model string) forkc
 	}
 	if !check.Offered && model != "" && c.endpoint.ModelsShape != "ollama" {
 		// An alias, a dated name, or one on a further page.
-		res, body, err := a.get(ctx, "v1/models/"+url.PathEscape(model))
-		check.Offered = err == nil && res.StatusCode == http.StatusOK && validJSON(body) && decodeString(member(body, "id")) != ""
+		res, err := a.get(ctx, "v1/models/"+url.PathEscape(model))
+		check.Offered = err == nil && res.status == http.StatusOK && validJSON(res.body) && decodeString(member(res.body, "id")) != ""
 	}
 	return check
 }
 
-// get asks for path and reads the answer, whatever its status. The response is nil when none came.
-func (a *access) get(ctx context.Context, path string) (*http.Response, []byte, error) {
+// reply is an answer that was read whole.
+type reply struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// get asks for path and reads the answer, whatever its status. The reply is nil when none came.
+func (a *access) get(ctx context.Context, path string) (*reply, error) {
 	return a.read(ctx, http.MethodGet, path)
 }
 
 // read makes a request whose answer is one JSON value. Its body is read up to maxErrorBytes.
-func (a *access) read(ctx context.Context, method, path string, opts ...option.RequestOption) (*http.Response, []byte, error) {
-	var res *http.Response
+func (a *access) read(ctx context.Context, method, path string, opts ...option.RequestOption) (*reply, error) {
+	var out *reply
 	opts = append(opts, option.WithHeader("Accept", "application/json"),
 		option.WithMiddleware(func(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
 			got, err := next(req)
 			if err == nil {
 				got.Body = limitedBody{io.LimitReader(got.Body, maxErrorBytes), got.Body}
-				res = got
+				out = &reply{status: got.StatusCode, header: got.Header}
 			}
 			return got, err
 		}))
-	var dst *http.Response
-	err := a.sdk.Execute(ctx, method, path, nil, &dst, opts...)
+	var res *http.Response
+	err := a.sdk.Execute(ctx, method, path, nil, &res, opts...)
 	var api *sdk.Error
 	switch {
-	case errors.As(err, &api) && res != nil:
-		return res, []byte(api.RawJSON()), nil
-	case err != nil || res == nil:
-		return res, nil, cmp.Or(err, errors.New("no response"))
+	case errors.As(err, &api) && out != nil:
+		out.body = []byte(api.RawJSON())
+		return out, nil
+	case err != nil || res == nil || out == nil:
+		return out, cmp.Or(err, errors.New("no response"))
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	return res, body, err
+	out.body, err = io.ReadAll(res.Body)
+	return out, err
 }
 
 // modelList is what an answer to the question for models has.
@@ -207,24 +218,24 @@ func parseModels(body []byte) modelList {
 	return l
 }
 
-func (c *Client) checkFailure(ctx context.Context, a *access, check *forkcore.ProviderCheck, res *http.Response, body []byte, err error) {
+func (c *Client) checkFailure(ctx context.Context, a *access, check *forkcore.ProviderCheck, res *reply, err error) {
 	switch {
 	case ctx.Err() != nil:
 		check.Outcome, check.Detail = forkcore.ProviderUnreachable, fmt.Sprintf("no answer from %s within %s", c.baseURL, checkTimeout)
 	case res == nil:
 		check.Outcome, check.Detail = forkcore.ProviderUnreachable, c.connectionMessage(err)
 	default:
-		p := parseProviderError(res.Header.Get("Content-Type"), body)
-		check.Outcome, check.Detail = outcomeOf(res.StatusCode, p), fmt.Sprintf("%s answered with status %d", c.baseURL, res.StatusCode)
+		p := parseProviderError(res.header.Get("Content-Type"), res.body)
+		check.Outcome, check.Detail = outcomeOf(res.status, p), fmt.Sprintf("%s answered with status %d", c.baseURL, res.status)
 		switch {
-		case res.StatusCode >= http.StatusBadRequest && p.message != "" && (res.StatusCode != http.StatusNotFound || validJSON(body)):
+		case res.status >= http.StatusBadRequest && p.message != "" && (res.status != http.StatusNotFound || validJSON(res.body)):
 			check.Detail += ": " + p.message
-		case res.StatusCode < http.StatusBadRequest && res.StatusCode != http.StatusOK:
-			if to := res.Header.Get("Location"); to != "" {
+		case res.status < http.StatusBadRequest && res.status != http.StatusOK:
+			if to := res.header.Get("Location"); to != "" {
 				check.Detail += ", it redirects to " + to
 			}
 		case check.Outcome == forkcore.ProviderForeign:
-			check.Detail += " and no list of models (" + cmp.Or(res.Header.Get("Content-Type"), "no content type") + ")"
+			check.Detail += " and no list of models (" + cmp.Or(res.header.Get("Content-Type"), "no content type") + ")"
 		}
 	}
 	check.Detail = forkcore.CutText(strings.TrimSpace(a.clean(check.Detail)), maxDetail)

@@ -267,11 +267,21 @@ func TestEncodingJSONIsNotUsedOnMessages(t *testing.T) {
 	allowed := map[string]string{
 		"endpoint.go NewDecoder": "the embedded table of endpoints",
 		"errors.go NewDecoder":   "the model's name out of a body, for the text of an error",
+
+		"../engine/sessions.go Marshal":   "the wish for a session, to compare it with that of an earlier call",
+		"../engine/sessions.go Unmarshal": "the thinking setting that a caller gives, to check it before it is latched",
+		"../engine/sessions.go Compact":   "the same, once, before it is latched",
+		"../engine/turns.go Marshal":      "the wish for a dispatch, to compare it with that of an earlier call",
 	}
 	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
+	engine, err := filepath.Glob("../engine/*.go")
+	if err != nil || len(engine) == 0 {
+		t.Fatal(engine, err)
+	}
+	files = append(files, engine...)
 	found := map[string]bool{}
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {

@@ -124,25 +124,25 @@ func (p *probe) prewarm(ctx context.Context) (forkcore.Usage, bool, *forkcore.Mo
 		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(whole)), int64(len(whole))
 		return next(req)
 	})
-	res, answer, err := p.access.read(ctx, http.MethodPost, "v1/messages", post)
+	res, err := p.access.read(ctx, http.MethodPost, "v1/messages", post)
 	switch {
 	case err != nil:
 		return forkcore.Usage{}, false, p.failure(ctx, err)
-	case res.StatusCode != http.StatusOK:
-		e := parseProviderError(res.Header.Get("Content-Type"), answer)
+	case res.status != http.StatusOK:
+		e := parseProviderError(res.header.Get("Content-Type"), res.body)
 		out := &forkcore.ModelError{
-			Status: res.StatusCode, Type: e.kind, ProviderRequestID: res.Header.Get("request-id"),
-			RetryAfter: retryAfter(res.Header), Limits: limitsOf(res.Header),
+			Status: res.status, Type: e.kind, ProviderRequestID: res.header.Get("request-id"),
+			RetryAfter: retryAfter(res.header), Limits: limitsOf(res.header),
 		}
-		v := classify(res.StatusCode, e)
+		v := classify(res.status, e)
 		v.apply(out)
 		out.Message = p.access.clean(e.message + v.hint)
 		return forkcore.Usage{}, false, out
-	case !validJSON(answer):
-		return forkcore.Usage{}, false, &forkcore.ModelError{Code: forkcore.CodeInvalidResponse, Status: res.StatusCode, Message: "the answer to the probe is no JSON"}
+	case !validJSON(res.body):
+		return forkcore.Usage{}, false, &forkcore.ModelError{Code: forkcore.CodeInvalidResponse, Status: res.status, Message: "the answer to the probe is no JSON"}
 	}
 	var usage tokenCount
-	usage.update(member(answer, "usage"))
+	usage.update(member(res.body, "usage"))
 	return usage.usage(), usage.known(), nil
 }
 
