@@ -39,11 +39,12 @@ func (d *driver) reserve(r *request) int64 {
 // token count at the last mark is exact; counts at earlier marks keep what was known and are
 // estimated by their share of bytes otherwise.
 func (d *driver) entriesAfter(r *request, u forkcore.Usage) []forkcore.CacheEntry {
-	caching := d.e.traits().Caching
-	if caching == forkcore.CachingAutomatic {
+	switch {
+	case len(r.row.Marks) == 0:
+		return nil
+	case d.e.caching(r.row, u) == forkcore.CachingAutomatic:
 		return d.entriesKept(r, u)
-	}
-	if u.Cached() == 0 || len(r.row.Marks) == 0 || caching == forkcore.CachingUnknown {
+	case u.Cached() == 0:
 		return nil
 	}
 	last := r.row.Marks[len(r.row.Marks)-1] // they are in wire order
@@ -88,6 +89,19 @@ func (d *driver) entriesKept(r *request, u forkcore.Usage) []forkcore.CacheEntry
 	return out
 }
 
+// caching is how the endpoint keeps prefixes. Where it is not known the
+// response tells: only at marks is anything written that is told, or a count read that was known before.
+func (e *Engine) caching(row forkcore.RequestRow, u forkcore.Usage) forkcore.Caching {
+	c := e.traits().Caching
+	switch {
+	case c != forkcore.CachingUnknown:
+		return c
+	case u.CacheRead > 0 && u.CacheWrite5m+u.CacheWrite1h == 0 && !row.ExpectedExact:
+		return forkcore.CachingAutomatic
+	}
+	return forkcore.CachingMarks
+}
+
 // share estimates the tokens of the first bytes of a request from the count of the whole.
 func share(u forkcore.Usage, bytes, whole int64) int64 {
 	if whole <= 0 {
@@ -98,10 +112,10 @@ func share(u forkcore.Usage, bytes, whole int64) int64 {
 
 // inheritedBy is how many tokens of a fork's first request it inherited: counted where its last mark shows it, else estimated.
 func (d *driver) inheritedBy(row forkcore.RequestRow, u forkcore.Usage) int64 {
-	if d.e.traits().Caching == forkcore.CachingMarks {
-		return u.Cached()
+	if d.e.caching(row, u) == forkcore.CachingAutomatic {
+		return share(u, row.PrefixBytes, row.BodyBytes)
 	}
-	return share(u, row.PrefixBytes, row.BodyBytes)
+	return u.Cached()
 }
 
 func (d *driver) book(row *forkcore.RequestRow, u forkcore.Usage) {
