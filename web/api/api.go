@@ -111,6 +111,9 @@ type Options struct {
 	Bytes  ByteReader
 	Events EventStore
 	Prices Prices // nil: bills get no verdict
+	// Provider is asked about the endpoint in use, which Endpoint describes; nil: there is none.
+	Provider Provider
+	Endpoint Endpoint
 	// Simulated is true while answers come from the simulated model.
 	Simulated bool
 	Log       *slog.Logger     // nil: discarded
@@ -123,6 +126,8 @@ type API struct {
 	reader    Reader
 	bytes     ByteReader
 	prices    Prices
+	provider  Provider
+	endpoint  Endpoint
 	simulated bool
 	log       *slog.Logger
 	now       func() time.Time
@@ -141,7 +146,7 @@ func New(o Options) *API {
 		o.Now = time.Now
 	}
 	a := &API{
-		runner: o.Runner, reader: o.Reader, bytes: o.Bytes, prices: o.Prices,
+		runner: o.Runner, reader: o.Reader, bytes: o.Bytes, prices: o.Prices, provider: o.Provider, endpoint: o.Endpoint,
 		simulated: o.Simulated, log: o.Log, now: o.Now,
 	}
 	a.hub = sse.StartHub(o.Events, a.encodeEvent, o.Log)

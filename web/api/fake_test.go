@@ -17,6 +17,7 @@ import (
 
 // fake is everything the API needs, one function each. Functions that a test does not expect are nil.
 type fake struct {
+	provider           Provider // nil: there is none
 	createSession      func(forkcore.SessionSpec, string) (forkcore.Session, bool, error)
 	sendMessage        func(sessionID, text, key string) (string, error)
 	quoteForks         func(string, forkcore.ForkSpec) (forkcore.Quote, error)
@@ -265,6 +266,7 @@ func serve(t *testing.T, f *fake) *httptest.Server {
 	}
 	a := New(Options{
 		Runner: f, Reader: f, Bytes: f, Events: f, Prices: prices, Simulated: true,
+		Provider: f.provider, Endpoint: Endpoint{Host: "api.example.com", KeyEnd: func() string { return "wxyz" }},
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: func() time.Time { return noon.Add(time.Minute) },
 	})
 	e := echo.New()

@@ -35,6 +35,8 @@ type request struct {
 	StopReason     *string                `json:"stop_reason"`
 	Status         forkcore.RequestStatus `json:"status"`
 	Error          *string                `json:"error"`
+	RateLimits     []rateLimit            `json:"rate_limits"`
+	StopDetails    *forkcore.StopDetails  `json:"stop_details"`
 }
 
 // mark is a cache_control mark: the path of its block and its TTL, "5m" or "1h".
@@ -49,6 +51,7 @@ func requestView(r forkcore.RequestRow) request {
 		Attempt: r.Attempt, Model: r.Model, Prefix: r.Prefix, PrefixBytes: r.PrefixBytes, Body: r.Body, BodyBytes: r.BodyBytes,
 		Marks: make([]mark, len(r.Marks)), CacheAtRisk: r.AtRisk, ExpectedRead: r.ExpectedRead, ExpectedExact: r.ExpectedExact, Usage: r.Usage, UsageEstimated: r.Estimated, CostNanoUSD: r.Cost,
 		ReadFrom: r.ReadFrom, MissReason: r.Miss, StopReason: orNull(r.StopReason), Status: r.Status, Error: orNull(r.Error),
+		RateLimits: rateLimits(r.Limits), StopDetails: r.StopDetails,
 	}
 	for i, m := range r.Marks {
 		v.Marks[i] = mark{Block: m.Block, TTL: m.TTL}

@@ -37,6 +37,11 @@ func (a *API) Mount(g *echo.Group) {
 	get(g, "/snapshots/:sha256", a.getSnapshot)
 	get(g, "/snapshots/:sha256/bytes", a.snapshotBytes)
 
+	get(g, "/provider", a.getProvider)
+	get(g, "/provider/check", a.lookAtProvider)
+	g.POST("/provider/check", a.checkProvider)
+	g.PUT("/provider/key", a.replaceKey)
+
 	get(g, DocumentPath, a.document)
 }
 

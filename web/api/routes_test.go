@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -16,7 +17,12 @@ import (
 // Every call: its answer when all is well has the status and exactly the shape of the document.
 func TestCallsAnswerAsDocumented(t *testing.T) {
 	doc := document(t)
-	server := serve(t, newFake())
+	f := newFake()
+	f.provider = &provider{
+		account: forkcore.ProviderAccount{ID: "a", Limits: []forkcore.RateLimit{{Name: "requests", Limit: 50, Remaining: 49, Reset: noon}}, LimitsAt: noon, CoolUntil: noon.Add(time.Hour)},
+		check:   probed, resumed: 3,
+	}
+	server := serve(t, f)
 	snap := snapID.String()
 	tests := []struct {
 		operation, path, body string
@@ -37,6 +43,10 @@ func TestCallsAnswerAsDocumented(t *testing.T) {
 		{"GET /runs/{id}/requests/{n}", "/runs/" + forkID + "/requests/1", "", 200},
 		{"GET /runs/{id}/requests/{n}/body", "/runs/" + forkID + "/requests/1/body", "", 200},
 		{"GET /dispatches/{id}", "/dispatches/" + dispatchID, "", 200},
+		{"GET /provider", "/provider", "", 200},
+		{"GET /provider/check", "/provider/check?model=m", "", 200},
+		{"POST /provider/check", "/provider/check", `{"model":"m","probe":false}`, 200},
+		{"PUT /provider/key", "/provider/key", `{"api_key":"sk-new"}`, 200},
 		{"GET /snapshots/{sha256}", "/snapshots/" + snap, "", 200},
 	}
 	for _, test := range tests {
