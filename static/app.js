@@ -328,3 +328,12 @@ document.addEventListener("htmx:error", (event) => {
 window.htmx?.registerExtension("forkyard-stays", {
   htmx_before_morph_attr: (element, detail) => !(detail.attrName === "open" && element.localName === "details" && "stays" in element.dataset),
 });
+
+// The banner about a key that is refused: the key belongs to no session, so that no stream tells about it. Pages ask for
+// it while they are seen; the answer is empty when nothing changed.
+function refreshBanner() {
+  const banner = document.getElementById("provider-banner");
+  if (banner && !document.hidden) banner.dispatchEvent(new CustomEvent("refresh"));
+}
+setInterval(refreshBanner, 10000);
+document.addEventListener("visibilitychange", refreshBanner);

@@ -29,6 +29,8 @@ type frame struct {
 	Kept      bool
 	Notice    string
 	Version   string
+	// Banner is what every page says while the key is refused.
+	Banner bannerView
 }
 
 // The entries of the main navigation.
@@ -40,8 +42,13 @@ const (
 
 func (s *Server) frame(c echo.Context, title string) frame {
 	signedIn, _ := c.Get(signedInKey).(bool)
+	var banner bannerView
+	if signedIn {
+		banner = s.banner(c)
+	}
 	return frame{
-		Title: title, SignedIn: signedIn,
+		Banner: banner,
+		Title:  title, SignedIn: signedIn,
 		Simulated: s.o.Simulated, Kept: s.o.Kept, Notice: s.o.Notice, Version: s.o.Version,
 	}
 }

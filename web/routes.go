@@ -11,7 +11,11 @@ const (
 	pathHome       = "/"
 	pathLive       = "/live" // of the first page
 	pathSample     = "/sample"
+	pathProvider   = "/provider"
 	pathCheck      = "/provider/check"
+	pathKey        = "/provider/key"
+	pathBanner     = "/provider/banner"
+	pathModels     = "/models"
 	pathSession    = "/sessions/" // :id, then /live, /messages, /stop, /dispatch
 	pathSessions   = "/sessions"
 	pathNewSession = "/sessions/new"
@@ -37,7 +41,11 @@ func (s *Server) routes() {
 	get(e, pathHome, s.home)
 	get(e, pathLive, s.homeLive)
 	e.POST(pathSample, s.startSample)
+	get(e, pathProvider, s.providerPage)
 	e.POST(pathCheck, s.checkProvider)
+	e.POST(pathKey, s.replaceKey)
+	get(e, pathBanner, s.bannerPart)
+	get(e, pathModels, s.modelsPage)
 	get(e, pathNewSession, s.newSessionPage)
 	e.POST(pathSessions, s.createSession)
 	get(e, pathSession+":id", s.sessionPage)

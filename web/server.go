@@ -45,6 +45,8 @@ type Options struct {
 	Inbox   InboxReader
 	Secrets SecretStore
 	Prices  api.Prices // nil: bills get no verdict
+	// Catalogue is shown on a page; nil: an empty one.
+	Catalogue *forkcore.Catalogue
 	// PromptsRecomputed counts prompts that were lost and rendered anew by this process; nil: none can be.
 	PromptsRecomputed func() int64
 
@@ -119,6 +121,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.api = api.New(api.Options{
 		Runner: o.Runner, Reader: o.Reader, Bytes: o.Bytes, Events: o.Events, Prices: o.Prices,
+		Provider: o.Provider.Account, Endpoint: api.Endpoint{Host: o.Provider.host(), KeyEnd: o.Provider.KeyEnd},
 		Simulated: o.Simulated, Log: o.Log, Now: o.Now,
 	})
 	s.api.Hub().AddObserver(s.drafts)

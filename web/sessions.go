@@ -314,7 +314,7 @@ func (s *Server) renderHome(c echo.Context, status int, start startView) error {
 		}
 		// Newcomers, who have seen the sample at most, are shown what comes next.
 		start.Open = start.Open || !slices.ContainsFunc(p.sessions, func(s forkcore.Session) bool { return s.Title != sampleTitle })
-		v.Start = s.fillStart(start)
+		v.Start = s.fillStart(c.Request().Context(), start)
 	}
 	if p.next != "" {
 		v.Older = pathHome + "?" + url.Values{"cursor": {p.next}}.Encode()

@@ -63,14 +63,14 @@ type sampleResult struct {
 type openFolder struct{ Path, NewSession string }
 
 // fillStart adds to v what the panel always shows.
-func (s *Server) fillStart(v startView) startView {
+func (s *Server) fillStart(ctx context.Context, v startView) startView {
 	v.Sample.Workspace, v.Sample.Own = s.sampleWorkspace()
 	v.Sample.Simulated, v.Sample.Model, v.Sample.Budget = s.o.Simulated, s.o.Provider.Model, fmt.Sprintf("$%d", sampleBudgetUSD)
 	v.Sample.Key = cmp.Or(v.Sample.Key, newSecret())
 	for _, path := range s.o.Workspaces {
 		v.Workspaces = append(v.Workspaces, openFolder{path, pathNewSession + "?" + url.Values{"workspace": {path}}.Encode()})
 	}
-	v.Provider = s.fillProvider(v.Provider)
+	v.Provider = s.fillProvider(ctx, v.Provider)
 	v.Examples = s.examples()
 	return v
 }

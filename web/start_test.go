@@ -155,7 +155,7 @@ func TestStartPanel(t *testing.T) {
 		{"with sessions", true, nil, []string{"Get started", "your folder project", "New session"}, "Start here"},
 		{
 			"real key", false, func(o *Options) {
-				o.Simulated, o.Provider = false, Provider{BaseURL: "https://api.example.com/x", KeyEnd: "wxyz", Model: "claude-sonnet-5-5"}
+				o.Simulated, o.Provider = false, Provider{BaseURL: "https://api.example.com/x", KeyEnd: lastFour, Model: "claude-sonnet-5-5"}
 			},
 			[]string{"Uses your key.", "a budget of $5", "Charge this to my key", "Endpoint api.example.com Key …wxyz Model claude-sonnet-5-5"},
 			"Costs nothing",

@@ -117,7 +117,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return fmt.Errorf("the Redis at FORKYARD_REDIS_URL: %w", err)
 	}
 
-	simulated, provider := c.simulated, web.Provider{BaseURL: cmp.Or(c.baseURL, anthropic.DefaultBaseURL), KeyEnd: anthropic.KeyEnd(c.apiKey), Model: c.model}
+	simulated, provider := c.simulated, web.Provider{BaseURL: cmp.Or(c.baseURL, anthropic.DefaultBaseURL), Model: c.model}
 	var cacheSince time.Time
 	if c.apiKey == "" && c.baseURL == "" {
 		url, stop, err := startSimulator()
@@ -140,7 +140,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err != nil {
 		return err
 	}
-	provider.Checker = model
+	provider.KeyEnd, provider.Setting = model.KeyEnd, anthropic.EndpointKind
 	if _, known := catalogue.Model(c.model); simulated && !known {
 		return fmt.Errorf("FORKYARD_MODEL: %q is not a model the simulator knows; use one of %s", c.model, strings.Join(catalogue.IDs(), ", "))
 	}
@@ -174,8 +174,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w; choose another with FORKYARD_ADDR or -addr", c.addr, err)
 	}
+	provider.Account = eng
 	server, err := web.New(web.Options{
-		Runner: eng, Reader: store, Bytes: eng, Events: store, Inbox: store, Secrets: store, Prices: catalogue, PromptsRecomputed: eng.PromptsRecomputed,
+		Runner: eng, Reader: store, Bytes: eng, Events: store, Inbox: store, Secrets: store, Prices: catalogue, Catalogue: catalogue, PromptsRecomputed: eng.PromptsRecomputed,
 		AdminToken: token, TokenPath: tokenPath, Addr: listener.Addr().String(), PublicURL: c.publicURL,
 		Simulated: simulated, Kept: db.kept, Notice: db.sentence(), Workspaces: c.workspaces, Sample: sample, Provider: provider, Version: version(), Log: log,
 		Models: catalogue.IDs(), DefaultModel: c.model, DefaultMode: c.defaultMode(), Gate: c.gate,

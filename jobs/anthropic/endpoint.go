@@ -104,6 +104,17 @@ func EndpointKinds() []string {
 	return kinds
 }
 
+// EndpointKind is the value of Options.Endpoint for the name of a kind, such as "llama.cpp"; "" for another text.
+func EndpointKind(name string) string {
+	table, _ := endpoints() // New reports the error
+	for _, e := range table {
+		if e.Name == name {
+			return e.Kind
+		}
+	}
+	return ""
+}
+
 // CheckEndpoint says what is wrong with a value for Options.Endpoint; nil = nothing.
 func CheckEndpoint(kind string) error {
 	if kinds := EndpointKinds(); kind != "" && !slices.Contains(kinds, kind) {
