@@ -78,7 +78,7 @@ func decodeScenario(name string, data []byte, f *scenarioFile) ScenarioErrors {
 		d.at(1, 1, "the file has %d bytes: at most %d are read", len(data), scenarioBytes)
 		return d.errs
 	}
-	d.lines = strings.Split(strings.ReplaceAll(string(data), "\r\n", "\n"), "\n")
+	d.lines = yamlLines(data)
 	if root := d.document(data); root != nil {
 		d.into(root, f)
 		if !d.stopped && f.node != nil {
@@ -94,11 +94,17 @@ func decodeScenario(name string, data []byte, f *scenarioFile) ScenarioErrors {
 	return d.errs
 }
 
+// yamlLines cuts data where the YAML parser counts lines, which is not at line feeds alone.
+func yamlLines(data []byte) []string {
+	breaks := strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n")
+	return strings.Split(breaks.Replace(string(data)), "\n")
+}
+
 // document parses the one YAML document; nil with an error noted when it cannot be read.
 func (d *decoder) document(data []byte) *yaml.Node {
 	for i, line := range d.lines { // the library gives no position for these
 		for j, r := range []rune(line) {
-			if r == utf8.RuneError && !utf8.ValidString(line) || r < ' ' && r != '\t' && r != '\r' || r == 0x7f {
+			if r == utf8.RuneError && !utf8.ValidString(line) || r < ' ' && r != '\t' || r == 0x7f {
 				d.at(i+1, j+1, "found a byte that is not text (%q): expected UTF-8 without control characters", r)
 				return nil
 			}
