@@ -24,7 +24,7 @@ var States = []State{Queued, Running, Parked, Waiting, Done, Failed, Cancelled, 
 var transitions = map[State][]State{
 	Queued:  {Running, Parked, Cancelled, OverBudget, Failed},
 	Running: {Queued, Parked, Waiting, Done, Failed, Cancelled, OverBudget},
-	Parked:  {Queued, Cancelled, OverBudget, Failed},
+	Parked:  {Queued, Waiting, Cancelled, OverBudget, Failed},
 	Waiting: {Queued, Cancelled, OverBudget, Failed},
 }
 

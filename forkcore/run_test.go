@@ -12,7 +12,7 @@ func TestTransitions(t *testing.T) {
 	want := map[State][]State{
 		Queued:  {Running, Parked, Failed, Cancelled, OverBudget},
 		Running: {Queued, Parked, Waiting, Done, Failed, Cancelled, OverBudget},
-		Parked:  {Queued, Failed, Cancelled, OverBudget},
+		Parked:  {Queued, Waiting, Failed, Cancelled, OverBudget},
 		Waiting: {Queued, Failed, Cancelled, OverBudget},
 	}
 	for _, from := range append(States, "", "nonsense") {

@@ -224,7 +224,7 @@ func TestReplaceKey(t *testing.T) {
 		})
 		time.Sleep(time.Hour) // the gate's limit passes, and nobody sends
 		for _, r := range runs[1:] {
-			want(t, "state of a follower", s.run(r.ID).State, forkcore.Parked)
+			s.wantReason(s.run(r.ID), forkcore.Waiting, forkcore.WaitProvider)
 		}
 
 		s.sim.RevokeKey("a-key-that-is-revoked")
@@ -246,7 +246,7 @@ func TestReplaceKey(t *testing.T) {
 		if err != nil || check.Outcome != forkcore.ProviderOK {
 			t.Fatalf("a key that works: %+v (%v)", check, err)
 		}
-		want(t, "resumed runs", resumed, 2)
+		want(t, "resumed runs", resumed, 4)
 		want(t, "state of the turn", s.ended(turn).State, forkcore.Done)
 		wrote, read := 0, 0
 		for _, r := range runs {

@@ -108,8 +108,8 @@ type Store interface {
 	// Release gives the lease back and lets the run go on elsewhere: state queued, wake+1, Background=true, marker background appended when it was false.
 	Release(ctx context.Context, h Holder) (Wake, error)
 	// Wait gives the lease back: state waiting with the reason. It is in the due set at now + w.Delay, and the sweep then
-	// queues it (wake+1, reason cleared, as Release does); with w.Account it is on that account's list until WakeWaiting, and a
-	// gate that the run leads and that is closed has no limit meanwhile. A stop wish is ErrStopped, a holder's lost lease ErrLeaseLost.
+	// queues it (wake+1, reason cleared, as Release does); with w.Account it is on that account's list until WakeWaiting, and of
+	// a closed gate that the run leads the parked siblings wait with it and the limit is off. A stop wish is ErrStopped, a holder's lost lease ErrLeaseLost.
 	Wait(ctx context.Context, h Holder, w WaitFor) error
 	// EndRun ends the holder's run, or, with h.Token empty, a run nobody holds (ErrLeaseLost when somebody does).
 	// Main turn: marker turn_end, session idle; refused with ErrInbox while the inbox has an item and state is done; when something waits in the

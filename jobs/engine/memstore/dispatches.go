@@ -169,6 +169,7 @@ func (st *step) promoteLeader(d *dispatch, old *run) {
 	next := st.sleepers(d)
 	if len(next) == 0 {
 		st.openGate(d, old.ID, "leader_ended")
+		d.opened = time.Time{} // nobody wrote anything: who comes next leads again
 		return
 	}
 	st.lead(d, next[0])

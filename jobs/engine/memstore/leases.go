@@ -164,7 +164,11 @@ func (s *Store) Wait(ctx context.Context, h engine.Holder, w engine.WaitFor) err
 		st.setState(r, forkcore.Waiting)
 		r.Reason, r.due, r.account = &w.Reason, st.now.Add(w.Delay), w.Account
 		if d := st.dispatches[r.DispatchID]; d != nil && w.Account != "" && d.Gate == forkcore.GateClosed && d.LeaderRunID == r.ID {
-			d.limit = time.Time{} // its followers stay parked until it has sent
+			d.limit = time.Time{}
+			for _, f := range st.sleepers(d) { // they wait for what it waits for
+				st.setState(f, forkcore.Waiting)
+				f.Reason, f.account = &w.Reason, w.Account
+			}
 		}
 		return answer{}, nil
 	})

@@ -22,26 +22,34 @@ type Server struct {
 	t    testing.TB
 	path string
 	dir  string
-	port int
-	log  bytes.Buffer
-	cmd  *exec.Cmd
+	// fsync is the server's appendfsync.
+	fsync string
+	port  int
+	log   bytes.Buffer
+	cmd   *exec.Cmd
 }
 
 // Start runs a redis-server until the test ends and returns its URL
 // ("redis://127.0.0.1:<port>/0"). Without a redis-server on PATH the test fails.
 func Start(t testing.TB) (url string) {
 	t.Helper()
-	return NewServer(t).URL()
+	return newServer(t, "everysec").URL()
 }
 
-// NewServer is Start for tests that kill and restart the server.
+// NewServer is Start for tests that kill and restart the server. It writes what
+// it has acknowledged: with everysec a write is put off for up to two seconds while an earlier fsync is under way.
 func NewServer(t testing.TB) *Server {
+	t.Helper()
+	return newServer(t, "always")
+}
+
+func newServer(t testing.TB, fsync string) *Server {
 	t.Helper()
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		t.Fatalf("redis-server is not on PATH: install it (Debian: apt-get install redis-server), these tests do not run without: %v", err)
 	}
-	s := &Server{t: t, path: path, dir: t.TempDir()}
+	s := &Server{t: t, path: path, dir: t.TempDir(), fsync: fsync}
 	t.Cleanup(s.stop)
 	// Between choosing a free port and binding it another process may take it.
 	for range 5 {
@@ -83,7 +91,7 @@ func (s *Server) start() error {
 	s.log.Reset()
 	s.cmd = exec.Command(s.path,
 		"--bind", "127.0.0.1", "--port", fmt.Sprint(s.port), "--dir", s.dir,
-		"--appendonly", "yes", "--save", "", "--daemonize", "no")
+		"--appendonly", "yes", "--appendfsync", s.fsync, "--save", "", "--daemonize", "no")
 	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
 	if err := s.cmd.Start(); err != nil {
 		s.cmd = nil

@@ -309,6 +309,7 @@ local function promote_leader(did, old)
     end
   end
   open_gate(did, old, 'leader_ended')
+  redis.call('HSET', DISPATCH .. did, '_opened', '0') -- nobody wrote anything: who comes next leads again
 end
 
 -- Ends ----------------------------------------------------------------------

@@ -5,15 +5,24 @@ local key = RUN .. A.run
 if get(key, 'stop') ~= '' then return fail('stopped') end
 drop_lease(A.run)
 set_state(A.run, 'waiting')
-redis.call('HSET', key, 'reason', A.reason)
 if A.account == '' then
+  redis.call('HSET', key, 'reason', A.reason)
   redis.call('ZADD', DUE, int(NOW + tonumber(A.delay)), 'run:' .. A.run)
   return ok()
 end
-redis.call('HSET', key, '_account', A.account)
-redis.call('SADD', WAITING .. A.account, A.run)
+local function for_key(rid)
+  redis.call('HSET', RUN .. rid, 'reason', A.reason, '_account', A.account)
+  redis.call('SADD', WAITING .. A.account, rid)
+end
+for_key(A.run)
 local did = get(key, 'dispatch')
 if did ~= '' and get(DISPATCH .. did, 'gate') == 'closed' and get(DISPATCH .. did, 'leader') == A.run then
-  redis.call('ZREM', DUE, 'gate:' .. did) -- its followers stay parked until it has sent
+  redis.call('ZREM', DUE, 'gate:' .. did)
+  for sibling in siblings(did) do -- they wait for what it waits for
+    if can_wake(sibling) then
+      set_state(sibling, 'waiting')
+      for_key(sibling)
+    end
+  end
 end
 return ok()
