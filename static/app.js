@@ -337,3 +337,9 @@ function refreshBanner() {
 }
 setInterval(refreshBanner, 10000);
 document.addEventListener("visibilitychange", refreshBanner);
+
+// A morph leaves what was typed; a key that is in use has no reason to stay in its field.
+document.addEventListener("key-replaced", () => {
+  const field = document.getElementById("api-key");
+  if (field) field.value = "";
+});

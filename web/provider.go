@@ -122,9 +122,9 @@ func (s *Server) accountView(a forkcore.ProviderAccount) accountView {
 }
 
 const (
-	// probePrefix is about how many tokens a probe writes and reads where the model's minimum is not known, probeOutput how
-	// many the two answers have.
-	probePrefix = 5_000
+	// probePrefix is about how many tokens a probe writes and reads where the model's minimum is not known (it takes the
+	// largest minimum there is, and half of it more), probeOutput how many the two answers have.
+	probePrefix = 6_200
 	probeOutput = 32
 )
 
@@ -140,7 +140,7 @@ func (s *Server) probeCost() string {
 	if !priced {
 		return "an amount that is not known"
 	}
-	prefix := max(info.MinCacheable*5/4, 1_500)
+	prefix := info.MinCacheable * 3 / 2
 	if info.MinCacheable == 0 {
 		prefix = probePrefix
 	}
@@ -187,6 +187,7 @@ func (s *Server) checkProvider(c echo.Context) error {
 			v.Kind = ""
 		}
 	}
+	c.Response().Header().Set("HX-Trigger", providerChanged)
 	if isHTMX(c) && sent.Get("page") == "" {
 		return s.render(c, http.StatusOK, checkResult(v))
 	}
@@ -221,6 +222,7 @@ func (s *Server) replaceKey(c echo.Context) error {
 		}
 		return s.drawProvider(c, p.Status, providerPageView{KeyError: text})
 	}
+	c.Response().Header().Set("HX-Trigger", providerChanged+", key-replaced")
 	v := s.newCheckView(check, s.o.Provider.Model, true)
 	v.Headline, v.Resumed = "The new key is in use.", resumedSentence(resumed, true)
 	return s.drawProvider(c, http.StatusOK, providerPageView{Provider: providerView{Result: v}})
@@ -248,6 +250,9 @@ type bannerView struct {
 	Key     string
 	Account accountView
 }
+
+// providerChanged is the event upon which a page asks for its banner at once.
+const providerChanged = "provider-changed"
 
 // bannerPatience is how long a page waits for the state of the key: a page without its banner is better than none.
 const bannerPatience = 300 * time.Millisecond

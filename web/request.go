@@ -35,7 +35,11 @@ type requestView struct {
 	OutputNote   string
 	Cost         string
 	StopReason   string
-	Error        string
+	// Refusal is what the provider told about a refusal; empty: nothing.
+	Refusal string
+	// Limits are the rate limits that the response told.
+	Limits []forkcore.RateLimit
+	Error  string
 	// Writer is the request whose entry was expected or read; empty path: none.
 	Writer link
 }
@@ -51,6 +55,17 @@ func newRequestView(row forkcore.RequestRow, names map[string]string) requestVie
 		Status: row.Status, Started: row.StartedAt, Why: newNamedWhy(row, names), StopReason: strings.ReplaceAll(row.StopReason, "_", " "), Error: row.Error,
 		First: between(row.StartedAt, row.FirstEventAt), Took: between(row.StartedAt, row.EndedAt),
 		Expected: unknownFigure, Read: unknownFigure, Written: unknownFigure, Uncached: unknownFigure, Output: unknownFigure, Cost: unknownFigure,
+	}
+	v.Limits = row.Limits
+	if d := row.StopDetails; d != nil {
+		v.Refusal = "The provider refused to go on"
+		if d.Category != "" {
+			v.Refusal += " (" + strings.ReplaceAll(d.Category, "_", " ") + ")"
+		}
+		v.Refusal += "."
+		if d.Explanation != "" {
+			v.Refusal += " " + d.Explanation
+		}
 	}
 	if row.ExpectedRead != nil {
 		v.Expected = grouped(*row.ExpectedRead)

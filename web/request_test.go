@@ -101,3 +101,22 @@ func TestAnatomyOfALongRequest(t *testing.T) {
 		t.Errorf("%d boxes, %d left out, %d bytes of text", boxes, left, size)
 	}
 }
+
+// What a response told beside its answer: rate limits, and why the model refused.
+func TestRequestTellsLimitsAndRefusals(t *testing.T) {
+	row := forkcore.RequestRow{
+		RunID: followerID, N: 1, StartedAt: noon, StopReason: "refusal",
+		StopDetails: &forkcore.StopDetails{Type: "refusal", Category: "general_harms", Explanation: "<i>No.</i>"},
+		Limits:      []forkcore.RateLimit{{Name: "input-tokens", Limit: 2_000_000, Remaining: 1_994_000, Reset: noon}, {Name: "requests", Limit: 50}},
+	}
+	var b strings.Builder
+	if err := requestPage(frame{}, requestPageView{requestView: newRequestView(row, nil)}).Render(t.Context(), &b); err != nil {
+		t.Fatal(err)
+	}
+	said := text(parse(t, b.String()))
+	for _, want := range []string{"The provider refused to go on (general harms). <i>No.</i>", "input-tokens 2,000,000 1,994,000 2026-11-20 12:00:00 UTC", "requests 50 0 not told"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("the page does not say %q:\n%s", want, said)
+		}
+	}
+}

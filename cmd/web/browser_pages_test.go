@@ -69,7 +69,9 @@ func TestPages(t *testing.T) {
 		env["FORKYARD_DATA_DIR"] = filepath.Join(os.TempDir(), "forkyard")
 		t.Cleanup(func() { os.RemoveAll(env["FORKYARD_DATA_DIR"]) })
 	}
-	p := startDemo(t, modelsim.Options{Mind: mind, MessageStartDelay: 100 * time.Millisecond, DeltaDelay: 3 * time.Millisecond}, env)
+	_, sim := simulator(t, modelsim.Options{Mind: mind, MessageStartDelay: 100 * time.Millisecond, DeltaDelay: 3 * time.Millisecond})
+	env["ANTHROPIC_BASE_URL"], env["ANTHROPIC_API_KEY"], env["FORKYARD_SIMULATED"] = sim, "sim", "1"
+	p := startWeb(t, env)
 	tab := p.signIn("/")
 	look := func(name, path string) {
 		t.Helper()
@@ -98,6 +100,11 @@ func TestPages(t *testing.T) {
 	look("new-session", "/sessions/new")
 	p.session(object{"workspace": p.workspace(), "title": "Where do timeouts come from?"})
 	look("sessions", "/")
+	look("models", "/models")
+	tab.Open(p.base + "/provider")
+	tab.Click("button", "Check with a cache probe")
+	tab.Has("#provider-result", "tokens, 100")
+	look("provider", "")
 
 	var forks []string
 	for _, r := range p.get(session)["runs"].([]any) {
@@ -108,6 +115,15 @@ func TestPages(t *testing.T) {
 	look("run", "/runs/"+forks[0])
 	look("request", "/runs/"+forks[0]+"/requests/2")
 	look("checks", "/checks")
+	allowKey(t, sim, "sim", false)
+	tab.Open(p.base + "/provider")
+	tab.Click("button", "Check with a cache probe")
+	tab.Has("#provider-banner", "The provider refuses the key")
+	look("key-refused", session)
+	allowKey(t, sim, "sim", true)
+	tab.Open(p.base + "/provider")
+	tab.Click("button", "Check with a cache probe")
+	tab.Wait("the banner to go", `document.querySelector("#provider-banner").textContent.trim() === ""`)
 	look("compare", "/compare?a="+forks[0]+":1&b="+forks[1]+":1")
 	tab.Tolerate("/nowhere: status 404")
 	look("", "/sessions/nowhere")
