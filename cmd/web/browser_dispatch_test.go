@@ -71,9 +71,6 @@ func TestDispatchForm(t *testing.T) {
 	tab.Wait("five cards", `location.pathname === "/sessions/`+id+`" && document.querySelectorAll("article.fork").length === 5`)
 	took := time.Duration(browsertest.Eval[int64](tab, "Date.now() - Number(sessionStorage.getItem('sent at'))")) * time.Millisecond
 	t.Logf("from the click to five live cards: %v, as seen at most 15 ms late", took)
-	if took > 5*time.Second {
-		t.Error("that is far from the second that is promised on a machine that has nothing else to do")
-	}
 	tab.Wait("five forks to end", `document.querySelectorAll('article.fork[data-state="done"]').length === 5`)
 	if n := len(p.get("/sessions/" + id)["runs"].([]any)); n < 6 {
 		t.Errorf("%d runs, want the turn and five forks", n)
