@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -31,36 +32,27 @@ func main() {
 	}
 }
 
-// config is what the flags and their environment defaults say.
-type config struct {
-	addr                   string
-	startDelay, deltaDelay time.Duration
-	verbose                bool
-}
-
-func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (config, error) {
-	c := config{addr: "127.0.0.1:8089"}
-	if v := getenv("MODELSIM_ADDR"); v != "" {
-		c.addr = v
-	}
-	flags := flag.NewFlagSet("modelsim", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.StringVar(&c.addr, "addr", c.addr, "address to listen on (MODELSIM_ADDR)")
-	flags.DurationVar(&c.startDelay, "start-delay", 300*time.Millisecond, "wait before message_start")
-	flags.DurationVar(&c.deltaDelay, "delta-delay", 15*time.Millisecond, "wait before each delta of a stream")
-	flags.BoolVar(&c.verbose, "v", false, "log each request")
-	if err := flags.Parse(args); err != nil {
-		return config{}, fmt.Errorf("reading flags: %w", err)
-	}
-	if flags.NArg() > 0 {
-		return config{}, fmt.Errorf("unexpected argument %q: modelsim takes flags only", flags.Arg(0))
-	}
-	return c, nil
-}
-
 // run serves until ctx is done. Open streams are cut then: a stand-in has nothing to finish for anybody.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
 	c, err := parseConfig(args, getenv, stderr)
+	if err != nil {
+		return err
+	}
+	switch {
+	case c.schema:
+		_, err := stdout.Write(modelsim.ScenarioSchema())
+		return err
+	case c.list:
+		return listScenarios(stdout)
+	case c.check != "":
+		s, err := modelsim.LoadScenario(c.check)
+		if err == nil {
+			fmt.Fprintf(stdout, "%s: no mistakes\n", s.Name())
+		}
+		return err
+	}
+	was := stamp(c.scenario) // before it is read, or a change meanwhile would be missed
+	scenario, err := loadScenario(c.scenario)
 	if err != nil {
 		return err
 	}
@@ -75,14 +67,19 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	}
 	streams, cut := context.WithCancel(context.Background())
 	defer cut()
+	o := c.options()
+	o.Logger, o.Scenario = log, scenario
+	sim := modelsim.New(o)
+	if scenario != nil && !strings.HasPrefix(c.scenario, builtin) {
+		go follow(streams, sim, c.scenario, was, stderr)
+	}
 	server := &http.Server{
-		Handler:           modelsim.New(modelsim.Options{Logger: log, MessageStartDelay: c.startDelay, DeltaDelay: c.deltaDelay}),
+		Handler:           sim,
 		BaseContext:       func(net.Listener) context.Context { return streams },
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
-	fmt.Fprintf(stdout, "Simulated Messages API on http://%[1]s\nPoint a client at it:\n\n  ANTHROPIC_BASE_URL=http://%[1]s ANTHROPIC_API_KEY=sim\n\n"+
-		"Received requests: http://%[1]s/_sim/requests   Cache entries: http://%[1]s/_sim/cache\n", listener.Addr())
+	banner(stdout, listener.Addr().String(), scenario)
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {
@@ -97,4 +94,15 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return fmt.Errorf("stopping the server: %w", err)
 	}
 	return nil
+}
+
+// banner says where it listens, what answers and where to look.
+func banner(w io.Writer, addr string, scenario *modelsim.Scenario) {
+	fmt.Fprintf(w, "Simulated Messages API on http://%[1]s\nPoint a client at it:\n\n  ANTHROPIC_BASE_URL=http://%[1]s ANTHROPIC_API_KEY=sim\n\n", addr)
+	if scenario == nil {
+		fmt.Fprintln(w, "Answers: the built-in player. Others: modelsim -list, or a file of your own: modelsim -scenario file.yaml")
+	} else {
+		fmt.Fprintf(w, "Answers: scenario %s. %s\n", scenario.Name(), scenario.Description())
+	}
+	fmt.Fprintf(w, "Received requests: http://%[1]s/_sim/requests   Cache entries: http://%[1]s/_sim/cache\n", addr)
 }

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"forkyard/modelsim"
+)
+
+// builtin is the prefix of the names of the scenarios that come with the program.
+const builtin = "builtin:"
+
+// loadScenario reads a file or a built-in scenario; nil for an empty name.
+func loadScenario(name string) (*modelsim.Scenario, error) {
+	if name == "" {
+		return nil, nil
+	}
+	if example, ok := strings.CutPrefix(name, builtin); ok {
+		return modelsim.BuiltinScenario(example)
+	}
+	return modelsim.LoadScenario(name)
+}
+
+// listScenarios writes the built-in scenarios with what they say about themselves.
+func listScenarios(w io.Writer) error {
+	for _, name := range modelsim.BuiltinScenarios() {
+		s, err := modelsim.BuiltinScenario(name)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "%s%-34s %s\n", builtin, name, s.Description())
+	}
+	return nil
+}
+
+// lookEvery is how often a scenario's file is looked at.
+const lookEvery = 500 * time.Millisecond
+
+// follow swaps the scenario when its file is no longer the one of the stamp last, or a SIGHUP comes, until ctx is done. A
+// file with mistakes changes nothing; they are written to w.
+func follow(ctx context.Context, server *modelsim.Server, path, last string, w io.Writer) {
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hup:
+		case <-tick.C:
+			if now := stamp(path); now == last || now == "" { // "": an editor is between two names
+				continue
+			}
+		}
+		last = stamp(path)
+		s, err := modelsim.LoadScenario(path)
+		if err != nil {
+			fmt.Fprintf(w, "modelsim: the scenario stays as it was: %v\n", err)
+			continue
+		}
+		server.UseScenario(s)
+		fmt.Fprintf(w, "modelsim: read %s anew\n", path)
+	}
+}
+
+// stamp tells versions of a file apart; empty when it cannot be read.
+func stamp(path string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprint(info.ModTime().UnixNano(), info.Size())
+}
