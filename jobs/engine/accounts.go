@@ -28,8 +28,8 @@ type Accounts interface {
 	// AcceptKey takes that back.
 	AcceptKey(ctx context.Context, account string) error
 	// SucceedKey notes which account replaced another; sealed is the new key for those who hold the old one (see
-	// KeyedModel), empty when it came by another way.
-	SucceedKey(ctx context.Context, account, successor, sealed string) error
+	// KeyedModel), empty when it came by another way. A sealed one stays against another sealed one: first is false.
+	SucceedKey(ctx context.Context, account, successor, sealed string) (first bool, err error)
 	// UseAccount notes which account the dashboard uses and returns the one before, empty without one.
 	UseAccount(ctx context.Context, account string) (before string, err error)
 	// Account returns what is known; of an unknown one the zero state with its id.
@@ -54,7 +54,8 @@ type Admission struct {
 	Placed bool
 	// Refused is why the key is refused; nothing is placed then.
 	Refused *forkcore.Reason
-	// Successor is the account that replaced this one, Sealed its key. Nothing is placed then.
+	// Successor is the account that replaced this one, Sealed its key. With Sealed nothing is placed; a successor whose
+	// key came by another way is told beside Refused alone.
 	Successor, Sealed string
 }
 
@@ -124,15 +125,12 @@ func (d *driver) admit(ctx context.Context) error {
 		switch {
 		case err != nil:
 			return fmt.Errorf("ask for a place: %w", err)
-		case a.Sealed != "":
-			if err := d.e.adopt(a); err == nil {
-				continue
-			}
-			fallthrough
+		case a.Sealed != "" && d.e.adopt(a) == nil:
+			continue
+		case a.Sealed != "", a.Refused != nil && a.Successor != "":
+			// Nobody wakes what waits for this account any more: another process may have the new key.
+			return &waitError{WaitFor{Delay: foreignRetry, Reason: *keyReason("the key that this process was started with was replaced, and it does not have the new one", sameKeys)}}
 		case a.Refused != nil:
-			if a.Refused == nil {
-				a.Refused = keyReason("the key of this process was replaced, and the new one cannot be read here", "Restart it with the key that the dashboard uses")
-			}
 			return &waitError{WaitFor{Reason: *a.Refused, Account: account}}
 		case !a.Placed:
 			return &waitError{WaitFor{Delay: a.Wait, Reason: forkcore.Reason{
@@ -173,12 +171,14 @@ func (d *driver) belongs(ctx context.Context, account string) error {
 		if a.Successor == "" || steps == maxSuccessions {
 			return &waitError{WaitFor{Delay: foreignRetry, Reason: *keyReason(
 				"this conversation is bound to another key or endpoint than the process that took it has",
-				"Start the dashboard and all workers with the same ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL; it is tried again every 30 seconds")}}
+				sameKeys)}}
 		}
 		at = a.Successor
 	}
 	return nil
 }
+
+const sameKeys = "Start the dashboard and all workers with the same ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL; it is tried again every 30 seconds"
 
 // maxSuccessions bounds how far a chain of replaced keys is followed.
 const maxSuccessions = 32
@@ -297,6 +297,12 @@ func (e *Engine) ReplaceKey(ctx context.Context, key string) (check forkcore.Pro
 		return check, 0, &forkcore.ConflictError{Message: "There is no endpoint whose key could be replaced.", NextStep: "Set ANTHROPIC_API_KEY and start again."}
 	}
 	key = strings.TrimSpace(key)
+	select {
+	case e.replacing <- struct{}{}:
+		defer func() { <-e.replacing }()
+	case <-ctx.Done():
+		return check, 0, context.Cause(ctx)
+	}
 	old := e.current(ctx)
 	sealed, account, err := m.Seal(key)
 	if err != nil {
@@ -308,13 +314,19 @@ func (e *Engine) ReplaceKey(ctx context.Context, key string) (check forkcore.Pro
 	if check.Outcome != forkcore.ProviderOK || check.Probe.Refusal() != nil {
 		return check, 0, nil
 	}
+	// Half of what follows would leave runs waiting for a key that nobody uses: it does not end with the caller.
+	ctx, done := cleanup(ctx)
+	defer done()
 	if err := e.o.Store.AcceptKey(ctx, account); err != nil {
 		return check, 0, err
 	}
-	if err := e.o.Store.SucceedKey(ctx, old, account, sealed); err != nil {
+	switch first, err := e.o.Store.SucceedKey(ctx, old, account, sealed); {
+	case err != nil:
 		return check, 0, err
+	case !first:
+		return check, 0, &forkcore.ConflictError{Message: "Somebody gave another key at the same time, and that one is in use.", NextStep: "Look which key is in use, and give yours again if it is still wanted."}
 	}
-	if err := m.Adopt(sealed); err != nil {
+	if err := e.adopt(Admission{Successor: account, Sealed: sealed}); err != nil {
 		return check, 0, err
 	}
 	if _, err := e.o.Store.UseAccount(ctx, account); err != nil {
@@ -354,7 +366,7 @@ func (e *Engine) announce(ctx context.Context) error {
 			return err
 		}
 		if before != "" && before != account {
-			if err := e.o.Store.SucceedKey(ctx, before, account, ""); err != nil {
+			if _, err := e.o.Store.SucceedKey(ctx, before, account, ""); err != nil {
 				return err
 			}
 			if _, err := e.resume(ctx, before, true); err != nil {

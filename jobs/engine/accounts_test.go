@@ -389,3 +389,60 @@ func (m ended) Stream(context.Context, forkcore.Request) iter.Seq2[forkcore.Mode
 		}
 	}
 }
+
+// A request under way with the old key when it is replaced is refused afterwards: its run goes on with the new key.
+func TestRefusedAfterTheReplacement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var late atomic.Bool
+		var s *simulated
+		s = newSimulated(t, modelsim.Options{}, func(o *engine.Options) { o.Store = delayedRefusals{o.Store, &late} })
+		s.ask("first")
+		s.sim.RevokeKey("sim")
+		late.Store(true)
+		id := s.send("second")
+		time.Sleep(time.Second) // it was refused, and has not told anybody
+		check, _, err := s.engine.ReplaceKey(s.ctx, "a-key-that-works")
+		if err != nil || check.Outcome != forkcore.ProviderOK {
+			t.Fatalf("%+v (%v)", check, err)
+		}
+		want(t, "state", s.ended(id).State, forkcore.Done)
+	})
+}
+
+// delayedRefusals is slow to note refusals.
+type delayedRefusals struct {
+	engine.Store
+	late *atomic.Bool
+}
+
+func (d delayedRefusals) RefuseKey(ctx context.Context, account string, reason forkcore.Reason) error {
+	if d.late.Load() {
+		time.Sleep(10 * time.Second)
+	}
+	return d.Store.RefuseKey(ctx, account, reason)
+}
+
+// A worker that has only the old key, which is refused and was replaced by a restart of the dashboard, holds runs until a
+// worker with the new key is there.
+func TestWorkerWithTheOldKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSimulated(t, modelsim.Options{}, func(o *engine.Options) { o.Dashboard = true })
+		s.ask("first")
+		s.sim.RevokeKey("sim")
+		id := s.send("second")
+		s.until("the run waits", func() bool { return s.run(id).State == forkcore.Waiting })
+		another := simulatorClient(t, s.sim, "another")
+		old := s.engine
+		dashboard := s.workerElsewhere(func(o *engine.Options) { o.Model = another })
+		s.queue.executor(old) // the worker was not restarted
+		time.Sleep(time.Hour)
+		s.until("the run waits again", func() bool { return s.run(id).State == forkcore.Waiting })
+		y := s.run(id)
+		s.wantReason(y, forkcore.Waiting, forkcore.WaitProvider)
+		if y.Wake > 1000 {
+			t.Errorf("the run was woken %d times in an hour", y.Wake)
+		}
+		s.queue.executor(dashboard)
+		want(t, "state", s.ended(id).State, forkcore.Done)
+	})
+}

@@ -90,6 +90,8 @@ type Engine struct {
 	draining bool
 	wg       sync.WaitGroup
 
+	replacing chan struct{} // holds one ReplaceKey at a time
+
 	snapshots snapshotCache
 	views     viewCache
 	// recomputed counts prompts that were lost and rendered anew.
@@ -155,7 +157,7 @@ func New(o Options) (*Engine, error) {
 	if o.DefaultModel == "" {
 		o.DefaultModel = "claude-sonnet-5-5"
 	}
-	e := &Engine{o: o, log: o.Logger, executor: "exe_" + randomToken(), held: map[*held]struct{}{}}
+	e := &Engine{o: o, log: o.Logger, executor: "exe_" + randomToken(), held: map[*held]struct{}{}, replacing: make(chan struct{}, 1)}
 	e.snapshots.load = e.loadSnapshot
 	e.beatLog.what, e.sweepLog.what = "the heartbeat", "the sweep"
 	return e, nil

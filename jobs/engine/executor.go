@@ -368,8 +368,8 @@ func (d *driver) wait(ctx context.Context, w *waitError) {
 	err := d.e.o.Store.Wait(ctx, d.holder, w.WaitFor)
 	switch {
 	case err == nil && w.Account != "":
-		// The key may have been accepted between the refusal and this step: then nobody else would wake it.
-		if a, err := d.e.o.Store.Account(ctx, w.Account); err == nil && a.Refused == nil {
+		// The key may have been accepted or replaced between the refusal and this step: then nobody else would wake it.
+		if a, err := d.e.o.Store.Account(ctx, w.Account); err == nil && (a.Refused == nil || a.Successor != "") {
 			if _, err := d.e.resume(ctx, w.Account, false); err != nil {
 				d.e.log.Error("wake a run whose key was accepted", "run", d.run.ID, "err", err)
 			}

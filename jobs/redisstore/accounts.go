@@ -30,9 +30,9 @@ func (s *Store) Admit(ctx context.Context, account string, patience time.Duratio
 	switch {
 	case len(a) == 3 && a[0] == "successor":
 		return engine.Admission{Successor: a[1], Sealed: a[2]}, nil
-	case len(a) == 2 && a[0] == "refused":
+	case len(a) == 3 && a[0] == "refused":
 		f := &fieldReader{fields: fields{"refused": a[1]}}
-		return engine.Admission{Refused: jsonField[forkcore.Reason](f, "refused")}, f.err
+		return engine.Admission{Refused: jsonField[forkcore.Reason](f, "refused"), Successor: a[2]}, f.err
 	case len(a) == 2 && (a[0] == "placed" || a[0] == "later"):
 		f := &fieldReader{fields: fields{"wait": a[1]}}
 		return engine.Admission{Wait: time.Duration(f.int("wait")) * time.Millisecond, Placed: a[0] == "placed"}, f.err
@@ -68,9 +68,9 @@ func (s *Store) AcceptKey(ctx context.Context, account string) error {
 }
 
 // SucceedKey implements engine.Accounts.
-func (s *Store) SucceedKey(ctx context.Context, account, successor, sealed string) error {
-	_, err := s.accountStep(ctx, "succeed", account, args{"successor": successor, "sealed": sealed})
-	return err
+func (s *Store) SucceedKey(ctx context.Context, account, successor, sealed string) (bool, error) {
+	a, err := s.accountStep(ctx, "succeed", account, args{"successor": successor, "sealed": sealed})
+	return err == nil && a[0] == "ok", err
 }
 
 // UseAccount implements engine.Accounts.

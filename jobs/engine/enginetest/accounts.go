@@ -111,13 +111,17 @@ func testKeyState(f *fixture) {
 	}
 
 	next := f.newAccount()
-	f.noError(f.store.SucceedKey(f.ctx, account, next, "sealed"), "succeed")
+	f.succeed(account, next, "sealed", true)
+	f.succeed(account, next, "sealed again", true)
+	f.succeed(account, "another", "sealed", false)
 	same(f, f.admit(account, time.Minute, false), engine.Admission{Successor: next, Sealed: "sealed"}, "admission of a replaced key")
 	equal(f, f.account(account).Successor, next, "successor")
-	f.noError(f.store.SucceedKey(f.ctx, next, account, ""), "succeed by another way")
+	f.succeed(next, account, "", true)
 	if a := f.admit(next, 0, false); !a.Placed {
 		f.Errorf("a replaced key whose successor is not sealed: %+v, want a place", a)
 	}
+	f.noError(f.store.RefuseKey(f.ctx, next, reason), "refuse the second")
+	same(f, f.admit(next, 0, false), engine.Admission{Refused: &reason, Successor: account}, "admission of a refused key whose successor is not sealed")
 	f.noError(f.store.AcceptKey(f.ctx, account), "accept the first again")
 	equal(f, f.account(account).Successor, "", "successor of a key that is in use again")
 
@@ -211,4 +215,11 @@ func testBind(f *fixture) {
 	row.Scope = forkcore.Scope{}
 	f.noError(f.store.BeginRequest(f.ctx, h, row, 0, time.Minute), "begin without a scope")
 	equal(f, f.sessionNow().Account, "e-k", "account after a request that tells none")
+}
+
+func (f *fixture) succeed(account, successor, sealed string, first bool) {
+	f.Helper()
+	got, err := f.store.SucceedKey(f.ctx, account, successor, sealed)
+	f.noError(err, "succeed")
+	equal(f, got, first, "first successor")
 }

@@ -40,7 +40,7 @@ func (s *Store) Admit(ctx context.Context, id string, patience time.Duration, pa
 		return engine.Admission{Successor: a.Successor, Sealed: a.sealed}, nil
 	case a.Refused != nil:
 		r := *a.Refused
-		return engine.Admission{Refused: &r}, nil
+		return engine.Admission{Refused: &r, Successor: a.Successor}, nil
 	}
 	p := engine.Pacing
 	if now.Sub(a.last) > p.Rest && now.Sub(a.CoolUntil) > p.Rest {
@@ -103,8 +103,15 @@ func (s *Store) AcceptKey(ctx context.Context, id string) error {
 }
 
 // SucceedKey implements engine.Accounts.
-func (s *Store) SucceedKey(ctx context.Context, id, successor, sealed string) error {
-	return s.change(ctx, "succeed key", id, func(_ *step, a *account) { a.Successor, a.sealed = successor, sealed })
+func (s *Store) SucceedKey(ctx context.Context, id, successor, sealed string) (first bool, err error) {
+	err = s.change(ctx, "succeed key", id, func(_ *step, a *account) {
+		if sealed != "" && a.sealed != "" {
+			first = a.Successor == successor
+			return
+		}
+		a.Successor, a.sealed, first = successor, sealed, true
+	})
+	return first, err
 }
 
 func (s *Store) change(ctx context.Context, doing, id string, do func(*step, *account)) error {

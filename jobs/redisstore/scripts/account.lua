@@ -11,7 +11,7 @@ local function set(...) redis.call('HSET', key, ...) end
 
 if what == 'admit' then
   if get('sealed') ~= '' then return {'successor', get('successor'), get('sealed')} end
-  if get('refused') ~= '' then return {'refused', get('refused')} end
+  if get('refused') ~= '' then return {'refused', get('refused'), get('successor')} end
   local gap, taken = number('gap'), number('taken')
   if now - number('last') > tonumber(A.rest) and now - number('cool') > tonumber(A.rest) then gap, taken = 0, 0 end
   local at = math.max(now, number('cool'), number('next'))
@@ -32,6 +32,7 @@ elseif what == 'refuse' then
 elseif what == 'accept' then
   redis.call('HDEL', key, 'refused', 'refused_at', 'successor', 'sealed')
 elseif what == 'succeed' then
+  if A.sealed ~= '' and get('sealed') ~= '' then return {get('successor') == A.successor and 'ok' or 'taken'} end
   set('successor', A.successor, 'sealed', A.sealed)
 else
   error('no such step: ' .. what)
