@@ -119,6 +119,9 @@ func (d *driver) admit(ctx context.Context) error {
 			return nil
 		}
 		if err := d.belongs(ctx, account); err != nil {
+			if d.e.current(ctx) != account {
+				continue // the session went ahead to a key that this process had not taken over
+			}
 			return err
 		}
 		a, err := d.e.o.Store.Admit(ctx, account, patience, d.e.traits().Ramp)
