@@ -108,6 +108,12 @@ func countStates(runs []forkcore.Run) []stateCount {
 	return counts
 }
 
+// coldCause is why a gate was closed a second time.
+var coldCause = map[string]string{
+	"expired":   "what was cached had expired",
+	"other_key": "what was cached is held under the key before",
+}
+
 func newGate(d forkcore.Dispatch, runs []forkcore.Run) gateView {
 	v := gateView{State: d.Gate, History: gateHistory(d, runs)}
 	last := func(kind string) (e forkcore.GateEvent) {
@@ -121,8 +127,8 @@ func newGate(d forkcore.Dispatch, runs []forkcore.Run) gateView {
 	switch closed, opened := last("closed"), last("opened"); {
 	case d.Gate == forkcore.GateClosed:
 		v.Text = fmt.Sprintf("Gate closed: the others wait until the answer to %s begins", forkName(d.LeaderRunID, d, runs))
-		if d.Generation > 1 {
-			v.Text += ", because what was cached had expired"
+		if why := coldCause[closed.Cause]; why != "" {
+			v.Text += ", because " + why
 		}
 	case d.Gate == forkcore.GateOpen:
 		v.Text = "Gate open"
@@ -155,8 +161,8 @@ func gateHistory(d forkcore.Dispatch, runs []forkcore.Run) []gateLine {
 		case "closed":
 			closed = g.At
 			line.Text = "Closed, " + name + " leads"
-			if g.Cause == "expired" {
-				line.Text = "Closed again, " + name + " leads: what was cached had expired"
+			if why := coldCause[g.Cause]; why != "" {
+				line.Text = "Closed again, " + name + " leads: " + why
 			}
 		case "promoted":
 			line.Text = name + " leads now: the leader before it ended without opening"

@@ -54,6 +54,11 @@ func TestGate(t *testing.T) {
 		}}, "Gate closed: the others wait until the answer to “Fork 2” begins, because what was cached had expired", []string{
 			"Closed, “Tests” leads", "after 200 ms Opened: the answer to “Tests” began", "Closed again, “Fork 2” leads: what was cached had expired",
 		}},
+		{"closed for another key", forkcore.Dispatch{Gate: forkcore.GateClosed, Generation: 2, LeaderRunID: second, GateHistory: []forkcore.GateEvent{
+			dispatch, event(400_000, 2, "closed", second, "other_key"),
+		}}, "Gate closed: the others wait until the answer to “Fork 2” begins, because what was cached is held under the key before", []string{
+			"Closed, “Tests” leads", "Closed again, “Fork 2” leads: what was cached is held under the key before",
+		}},
 		{"opened again", forkcore.Dispatch{Gate: forkcore.GateOpen, Generation: 2, GateHistory: []forkcore.GateEvent{
 			dispatch, event(200, 1, "opened", forkID, "message_start"), event(400_000, 2, "closed", "run_gone", "expired"), event(400_300, 2, "opened", "run_gone", "new_cause"),
 		}}, "Gate open after 300 ms", []string{

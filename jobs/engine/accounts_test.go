@@ -275,6 +275,51 @@ func TestReplaceKey(t *testing.T) {
 	})
 }
 
+// Forks that a refused key stopped in the middle of their work share their prefix again with another one.
+func TestReplaceKeyInTheMiddle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sim *modelsim.Server
+		var started atomic.Int64
+		y, sim := newSimulatedYard(t, modelsim.Options{DeltaDelay: 5 * time.Second}, func(c call) reply {
+			_, fork := c.directive()
+			switch last := c.messages[len(c.messages)-1]; {
+			case !fork:
+				return say("hello")
+			case last.Blocks[0].Type == "tool_result":
+				return say(reportText)
+			}
+			if started.Add(1) == 3 {
+				sim.RevokeKey("sim")
+			}
+			return useTools(use("t1", "Read", `{"file_path":"a.txt"}`))
+		})
+		y.ask("first " + strings.Repeat("a long conversation ", 1_000))
+		_, runs, err := y.engine.Fork(y.ctx, y.session.ID, directives("d1", "d2", "d3"), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		y.until("all wait", func() bool {
+			a, err := y.engine.ProviderAccount(y.ctx)
+			return err == nil && a.Waiting == 3
+		})
+		if check, resumed, err := y.engine.ReplaceKey(y.ctx, "another"); err != nil || resumed != 3 {
+			t.Fatalf("%+v, %d resumed (%v)", check, resumed, err)
+		}
+		var shared int64
+		for i, r := range runs {
+			r = y.ended(r.ID)
+			want(t, "state of a fork", r.State, forkcore.Done)
+			rows := y.requests(r.ID)
+			first, last := rows[0].Usage, rows[len(rows)-1].Usage
+			shared = first.CacheRead + first.CacheWrite5m
+			if leads := y.dispatch(r.DispatchID).LeaderRunID == r.ID; leads != (last.CacheRead == 0) || !leads && last.CacheRead < shared {
+				t.Errorf("fork %d (leads: %v) read %d of %d and wrote %d", i, leads, last.CacheRead, shared, last.CacheWrite5m)
+			}
+		}
+		y.idle()
+	})
+}
+
 // A process that starts with the key that was replaced goes on with its successor.
 func TestStartWithAReplacedKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

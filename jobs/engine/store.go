@@ -72,10 +72,10 @@ type Store interface {
 
 	// TakeLease leases a queued run for the given wake. It checks, in this order: run exists (else
 	// forkcore.ErrNotFound); not ended, queued and wake equal (else ErrStale); no stop wish (else it ends the
-	// run as cancelled and returns ErrStale); the gate when the run has one and no request of it was answered or billed yet: the
-	// leader passes; with the gate open a follower passes, unless the opening is older than
-	// gateTTL, then it becomes leader of generation+1 and the gate is closed again; with it closed the run goes
-	// to parked and ErrParked is returned. On success: running, epoch+1, holder fields, StartedAt on the first,
+	// run as cancelled and returns ErrStale); the gate when the run has one, and no request of it was answered or billed yet or the
+	// gate is cold (WakeWaiting): the leader passes; with the gate open a follower passes, unless the opening is older than
+	// gateTTL or it is cold, then it becomes leader of generation+1 and the gate is closed again; with it closed the run
+	// goes to parked and ErrParked is returned. On success: running, epoch+1, holder fields, StartedAt on the first,
 	// registered under the executor for recovery.
 	TakeLease(ctx context.Context, runID string, wake int64, executor, token string) (Lease, error)
 

@@ -180,27 +180,43 @@ func testWaitKey(f *fixture) {
 // testColdGate: after another key one fork writes again what all share.
 func testColdGate(f *fixture) {
 	account := f.newAccount()
-	d := f.forks(3, forkcore.GateClosed, "")
+	d := f.forks(4, forkcore.GateClosed, "")
 	f.create(d)
 	leader := f.lease(d.Runs[0].ID, 1, worker).Holder
 	row := f.begin(leader, 1, 0)
 	_, err := f.store.FirstEvent(f.ctx, leader, row, nil)
 	f.noError(err, "first event")
-	for _, r := range d.Runs[1:] {
+	for i, r := range d.Runs[1:] {
 		h := f.lease(r.ID, 1, worker).Holder
-		f.begin(h, 1, 0)
+		row := f.begin(h, 1, 0)
+		if i > 0 { // in the middle of its work
+			f.settle(h, engine.Settle{Row: f.answered(row, 1), ExpectLen: -1})
+		}
 		f.noError(f.store.Wait(f.ctx, h, engine.WaitFor{Reason: overloaded(), Account: account}), "a follower waits")
 	}
 	wakes, err := f.store.WakeWaiting(f.ctx, account, true)
 	f.noError(err, "wake")
-	equal(f, len(wakes), 2, "wakes")
-	f.lease(wakes[0].RunID, wakes[0].N, worker)
+	equal(f, len(wakes), 3, "wakes")
+	leader = f.lease(wakes[0].RunID, wakes[0].N, worker).Holder
 	got := f.dispatch(d.Dispatch.ID)
 	equal(f, got.Gate, forkcore.GateClosed, "gate")
 	equal(f, got.LeaderRunID, wakes[0].RunID, "leader")
 	equal(f, got.Generation, 2, "generation")
-	_, err = f.store.TakeLease(f.ctx, wakes[1].RunID, wakes[1].N, worker, f.name("token"))
-	f.wantError(err, engine.ErrParked, "the other one")
+	for _, w := range wakes[1:] {
+		_, err = f.store.TakeLease(f.ctx, w.RunID, w.N, worker, f.name("token"))
+		f.wantError(err, engine.ErrParked, "another one")
+	}
+	n := f.run(leader.RunID).Requests + 1
+	_, err = f.store.FirstEvent(f.ctx, leader, f.begin(leader, n, 0), nil)
+	f.noError(err, "first event of the new leader")
+	f.wantHistory(d,
+		forkcore.GateEvent{Generation: 1, Type: "closed", RunID: d.Runs[0].ID, Cause: "dispatch"},
+		forkcore.GateEvent{Generation: 1, Type: "opened", RunID: d.Runs[0].ID, Cause: "message_start"},
+		forkcore.GateEvent{Generation: 2, Type: "closed", RunID: leader.RunID, Cause: "other_key"},
+		forkcore.GateEvent{Generation: 2, Type: "opened", RunID: leader.RunID, Cause: "message_start"})
+	for _, w := range wakes[1:] {
+		f.lease(w.RunID, f.run(w.RunID).Wake, worker)
+	}
 }
 
 // testBind: a session is bound to the account of its latest request.

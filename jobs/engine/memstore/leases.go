@@ -112,17 +112,22 @@ func (s *Store) TakeLease(ctx context.Context, runID string, wake int64, executo
 		}
 		return engine.Lease{}, fmt.Errorf("take lease: %w", engine.ErrStale)
 	}
-	if d := s.dispatches[r.DispatchID]; d != nil && r.Usage == (forkcore.Usage{}) && r.Cost == (forkcore.Cost{}) {
-		if d.Gate == forkcore.GateClosed && d.LeaderRunID != r.ID {
+	if d := s.dispatches[r.DispatchID]; d != nil {
+		fresh := r.Usage == (forkcore.Usage{}) && r.Cost == (forkcore.Cost{})
+		if d.Gate == forkcore.GateClosed && d.LeaderRunID != r.ID && (fresh || d.cold) {
 			st.setState(r, forkcore.Parked)
 			return engine.Lease{}, fmt.Errorf("take lease: %w", engine.ErrParked)
 		}
-		if d.Gate == forkcore.GateOpen && st.now.Sub(d.opened) > gateTTL {
+		if d.Gate == forkcore.GateOpen && (d.cold || fresh && st.now.Sub(d.opened) > gateTTL) {
 			// The shared entry is gone by now: write it again before the others read.
 			d.Generation++
 			d.Gate = forkcore.GateClosed
 			st.lead(d, r)
-			st.gateHistory(d, "closed", r.ID, "expired")
+			cause := "expired"
+			if d.cold {
+				cause = "other_key"
+			}
+			st.gateHistory(d, "closed", r.ID, cause)
 		}
 	}
 	st.setState(r, forkcore.Running)

@@ -26,20 +26,20 @@ local fresh = true -- nothing of it was answered or billed
 for _, v in ipairs(redis.call('HMGET', key, 'input', 'write_5m', 'write_1h', 'read', 'output', 'cost', 'unpriced')) do
   if v and v ~= '' and v ~= '0' then fresh = false end
 end
-if did ~= '' and fresh then
+if did ~= '' then
   local dkey = DISPATCH .. did
-  local gate = get(dkey, 'gate')
-  if gate == 'closed' and get(dkey, 'leader') ~= A.run then
+  local gate, cold = get(dkey, 'gate'), get(dkey, '_cold') == '1'
+  if gate == 'closed' and get(dkey, 'leader') ~= A.run and (fresh or cold) then
     set_state(A.run, 'parked')
     flush()
     return fail('parked')
   end
-  if gate == 'open' and NOW - tonumber(get(dkey, '_opened')) > tonumber(A.ttl) then
+  if gate == 'open' and (cold or fresh and NOW - tonumber(get(dkey, '_opened')) > tonumber(A.ttl)) then
     -- The shared entry is gone by now: write it again before the others read.
     redis.call('HINCRBY', dkey, 'generation', 1)
     redis.call('HSET', dkey, 'gate', 'closed')
     lead(did, A.run)
-    gate_history(did, 'closed', A.run, 'expired')
+    gate_history(did, 'closed', A.run, cold and 'other_key' or 'expired')
   end
 end
 set_state(A.run, 'running')
