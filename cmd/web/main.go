@@ -251,9 +251,14 @@ func startSimulator() (url string, stop func(), err error) {
 
 func banner(w io.Writer, link string, simulated bool, c config, db *database, tokenPath string) {
 	fmt.Fprintf(w, "\nForkyard is ready.\n\n  Sign in     %s\n              (works once, for 15 minutes)\n", link)
-	if simulated {
+	switch {
+	case simulated && c.simulated:
+		fmt.Fprintf(w, "  Model       SIMULATED by %s, as FORKYARD_SIMULATED says: nothing counts as billed\n", c.baseURL)
+	case simulated:
 		fmt.Fprintln(w, "  Model       SIMULATED: no key is used, nothing is billed. Set ANTHROPIC_API_KEY for the real one")
-	} else {
+	case c.baseURL != "":
+		fmt.Fprintf(w, "  Model       %s at %s\n", c.model, c.baseURL)
+	default:
 		fmt.Fprintf(w, "  Model       %s\n", c.model)
 	}
 	fmt.Fprintf(w, "  Data        %s\n", db.notice)

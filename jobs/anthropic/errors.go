@@ -126,7 +126,7 @@ func (c *Client) streamError(ctx, reqCtx context.Context, a *access, h http.Head
 		p := parseProviderError("", event.data)
 		v := classify(p.statusIn(), p)
 		v.apply(e)
-		e.Type, e.Message = p.kind, p.message+v.hint
+		e.Type, e.Message = p.kind, advise(p.message, v.hint)
 	case errors.As(err, &rebuild):
 		// The same answer would fail again.
 		e.Code, e.Message, e.Retryable = forkcore.CodeInvalidResponse, err.Error(), false
@@ -176,9 +176,9 @@ func (c *Client) fromResponse(e *forkcore.ModelError, r forkcore.Request, res *h
 	v.apply(e)
 	e.Message = forkcore.CutText(e.Message, maxMessageBytes/2)
 	if res.StatusCode == http.StatusNotFound {
-		e.Message += fmt.Sprintf("; check that %s/v1/messages exists and offers the model %q", c.baseURL, modelOf(r))
+		v.hint = fmt.Sprintf("check that %s/v1/messages exists and offers the model %q", c.baseURL, modelOf(r))
 	}
-	e.Message += v.hint
+	e.Message = advise(e.Message, v.hint)
 	switch res.Header.Get("x-should-retry") {
 	case "true":
 		e.Retryable = true
@@ -210,7 +210,15 @@ type verdict struct {
 	retryable  bool
 	keyRefused bool
 	ramp       bool
-	hint       string // what to check, with its separator
+	hint       string // what to check
+}
+
+// advise adds to what the provider says what to do about it.
+func advise(message, hint string) string {
+	if hint == "" {
+		return message
+	}
+	return strings.TrimRight(message, ". ") + "; " + hint
 }
 
 func (v verdict) apply(e *forkcore.ModelError) {
@@ -220,16 +228,16 @@ func (v verdict) apply(e *forkcore.ModelError) {
 // classify maps an API error. Sources: https://platform.claude.com/docs/en/api/errors
 // and the error codes of the official SDK.
 func classify(status int, p providerError) verdict {
-	const billing = "; check the billing of the account that owns ANTHROPIC_API_KEY"
+	const billing = "check the billing of the account that owns the API key"
 	switch {
 	case strings.HasSuffix(p.code, "spend_limit_reached"):
 		// enforced_ and contract_spend_limit_reached come as a 429 that no waiting cures.
-		return verdict{code: forkcore.CodeProviderAuth, keyRefused: true, hint: "; raise the spend limit of the account that owns ANTHROPIC_API_KEY"}
+		return verdict{code: forkcore.CodeProviderAuth, keyRefused: true, hint: "raise the spend limit of the account that owns the API key"}
 	case status == http.StatusUnauthorized:
-		return verdict{code: forkcore.CodeProviderAuth, keyRefused: true, hint: "; check ANTHROPIC_API_KEY"}
+		return verdict{code: forkcore.CodeProviderAuth, keyRefused: true, hint: "check the API key"}
 	case status == http.StatusForbidden:
 		// Of one model or one feature: others may go on with this key.
-		return verdict{code: forkcore.CodeProviderAuth, hint: "; check ANTHROPIC_API_KEY"}
+		return verdict{code: forkcore.CodeProviderAuth, hint: "check the API key"}
 	case status == http.StatusPaymentRequired, isOutOfCredit(status, p.message), p.keyIsSpent():
 		return verdict{code: forkcore.CodeProviderAuth, keyRefused: true, hint: billing}
 	case status == http.StatusTooManyRequests:

@@ -30,8 +30,9 @@ func TestHTTPErrors(t *testing.T) {
 		after     time.Duration
 		text      string
 	}{
-		{name: "401", status: 401, body: body("authentication_error", "invalid key "+testKey), code: forkcore.CodeProviderAuth, text: "invalid key [API key]; check ANTHROPIC_API_KEY"},
-		{name: "403", status: 403, body: body("permission_error", "no"), code: forkcore.CodeProviderAuth, text: "check ANTHROPIC_API_KEY"},
+		{name: "401", status: 401, body: body("authentication_error", "invalid key "+testKey), code: forkcore.CodeProviderAuth, text: "invalid key [API key]; check the API key"},
+		{name: "a full stop", status: 402, body: body("billing_error", "Please pay."), code: forkcore.CodeProviderAuth, text: "Please pay; check the billing of the account that owns the API key"},
+		{name: "403", status: 403, body: body("permission_error", "no"), code: forkcore.CodeProviderAuth, text: "check the API key"},
 		{name: "402", status: 402, body: body("billing_error", "no credit"), code: forkcore.CodeProviderAuth, text: "no credit; check the billing"},
 		{name: "429 spend cap", status: 429, body: spend, code: forkcore.CodeProviderAuth, text: "raise the spend limit"},
 		{name: "429", status: 429, body: body("rate_limit_error", "slow down"), header: map[string]string{"retry-after": "7"}, code: forkcore.CodeRateLimited, retryable: true, after: 7 * time.Second, text: "slow down"},

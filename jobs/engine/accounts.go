@@ -218,7 +218,7 @@ func (d *driver) failedAttempt(ctx context.Context, me *forkcore.ModelError, acc
 	}
 	switch {
 	case me.KeyRefused:
-		reason := *keyReason(me.Message, "Give another key on the first page, or mend the account and check again there: the run then goes on by itself")
+		reason := *keyReason(me.Message, refusedNext)
 		if err := d.e.o.Store.RefuseKey(ctx, account, reason); err != nil {
 			return fmt.Errorf("note that the key is refused: %w", err)
 		}
@@ -288,7 +288,7 @@ func (e *Engine) CheckProvider(ctx context.Context, model string, probe bool) (c
 	return check, resumed, err
 }
 
-const refusedNext = "Give another key on the first page, or mend the account and check again there: the run then goes on by itself"
+const refusedNext = "Give another key on the page “Key and limits” (/provider), or mend the account and check again there: the run then goes on by itself"
 
 // ReplaceKey checks another key for the same endpoint and, when it works, uses
 // it from now on, in this process and in all that hold the one in use. The runs
