@@ -116,9 +116,9 @@ func (p *prompt) chain(workspace string) ([]digest, []int) {
 	mix("messages-api", workspace, p.model.id, p.speed, strings.Join(p.betas, ","))
 	chain, sums := make([]digest, len(p.positions)), make([]int, len(p.positions))
 	web := []string{"system"}
-	images, cites := false, false
+	images, cites := 0, false
 	for i := range p.positions {
-		images, cites = images || p.positions[i].images, cites || p.positions[i].cites
+		images, cites = images+p.positions[i].images, cites || p.positions[i].cites
 	}
 	tier, sum := tierTools, 0
 	for i := range p.positions {
@@ -131,7 +131,7 @@ func (p *prompt) chain(workspace string) ([]digest, []int) {
 			mix(append(web, strconv.FormatBool(cites), effort)...)
 		}
 		if tier != tierMessages && pos.tier == tierMessages {
-			mix("messages", p.thinkingKey(), p.effort, string(p.toolChoice), string(p.format), strconv.FormatBool(images))
+			mix("messages", p.thinkingKey(), p.effort, string(p.toolChoice), string(p.format), strconv.FormatBool(images > 0))
 		}
 		tier = pos.tier
 		if pos.effort != "" {

@@ -27,16 +27,24 @@ func (s *Server) Forget() {
 }
 
 // control serves the simulator's own pages under /_sim. They need no key: the simulator holds nothing that is worth one.
+// What changes something is refused to a page of another origin: a browser would let it post here unseen.
 func (s *Server) control() {
-	s.mux.HandleFunc("GET /_sim/requests", s.showRequests)
-	s.mux.HandleFunc("GET /_sim/cache", s.showCache)
-	s.mux.HandleFunc("POST /_sim/keys", s.setKey)
-	s.mux.HandleFunc("POST /_sim/scenario", s.setScenario)
-	s.mux.HandleFunc("DELETE /_sim/scenario", s.clearScenario)
-	s.mux.HandleFunc("DELETE /_sim", func(w http.ResponseWriter, _ *http.Request) {
+	own := http.NewServeMux()
+	own.HandleFunc("GET /_sim/requests", s.showRequests)
+	own.HandleFunc("GET /_sim/cache", s.showCache)
+	own.HandleFunc("POST /_sim/keys", s.setKey)
+	own.HandleFunc("POST /_sim/scenario", s.setScenario)
+	own.HandleFunc("DELETE /_sim/scenario", s.clearScenario)
+	own.HandleFunc("DELETE /_sim", func(w http.ResponseWriter, _ *http.Request) {
 		s.Forget()
 		w.WriteHeader(http.StatusNoContent)
 	})
+	guarded := http.NewCrossOriginProtection()
+	guarded.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		(&apiError{status: http.StatusForbidden, kind: "permission_error", message: "a page of another origin may not change the simulator"}).write(w, "")
+	}))
+	s.mux.Handle("/_sim", guarded.Handler(own))
+	s.mux.Handle("/_sim/", guarded.Handler(own))
 }
 
 // setKey takes {"key": "…", "allowed": bool}.

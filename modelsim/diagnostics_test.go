@@ -62,3 +62,13 @@ func TestDiagnostics(t *testing.T) {
 		})
 	}
 }
+
+func TestPendingDiagnostics(t *testing.T) {
+	sim := New(Options{Mind: say(TextBlock("ok")), DiagnosticsPending: true})
+	for _, body := range []string{hello, extra(`"diagnostics":{"previous_message_id":"msg_x"}`)} {
+		got := direct(sim, body).Body.String()
+		if pending := strings.Contains(got, `"diagnostics":{"cache_miss_reason":null}`); pending != strings.Contains(body, "diagnostics") {
+			t.Errorf("%s is answered %s", body, got)
+		}
+	}
+}

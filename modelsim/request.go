@@ -94,7 +94,7 @@ type position struct {
 	ms     []member
 	marks  []mark // its own, then those of blocks inside a tool_result
 	nested []byte // content of a tool_result
-	images bool   // it is or holds an image
+	images int    // how many it is or holds
 	cites  bool   // it is or holds a source with citations on
 	effort string // set for the messages from here on
 }
@@ -428,7 +428,7 @@ func newPosition(tier int, path, role string, raw []byte) (position, *apiError) 
 func (p *position) notice(kind string, ms []member) {
 	switch kind {
 	case "image":
-		p.images = true
+		p.images++
 	case "document", "search_result":
 		p.cites = p.cites || string(lookup(members(lookup(ms, "citations")), "enabled")) == "true"
 	}

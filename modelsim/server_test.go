@@ -149,6 +149,9 @@ func TestBodyOverLimit(t *testing.T) {
 	if res, body := send(t, "POST", url+"/v1/messages", hello); res.StatusCode != 200 {
 		t.Errorf("a body of %d bytes: %d %s", len(hello), res.StatusCode, body)
 	}
+	if res, body := send(t, "POST", url+"/v1/messages/count_tokens", strings.Replace(hello, "hello", strings.Repeat("x", 200), 1)); res.StatusCode != 413 {
+		t.Errorf("count_tokens of such a body: %d %s", res.StatusCode, body)
+	}
 	got := sim.Requests()
 	if len(got) != 2 || got[0].Status != 413 || got[1].Status != 200 {
 		t.Errorf("captured %+v", got)
@@ -211,6 +214,68 @@ func TestCountTokens(t *testing.T) {
 	}
 	if n := len(sim.Requests()); n != 0 {
 		t.Errorf("%d messages requests captured, want none", n)
+	}
+	// The checks of a message hold here as well.
+	for _, tc := range []struct {
+		body   string
+		status int
+		want   string
+	}{
+		{`{"model":"claude-sonnet-5-5","messages":[` + ask + "," + calls + `]}`, 400, "`tool_use` ids were found"},
+		{`{"model":"claude-sonnet-5-5","messages":[` + ask + `],"tool_choice":{"type":"auto"}}`, 400, "tool_choice may only be specified"},
+		{`{"model":"claude-sonnet-4-5","messages":[` + ask + `]}`, 404, "model: claude-sonnet-4-5"}, // retired
+	} {
+		res, body := send(t, "POST", url+"/v1/messages/count_tokens", tc.body)
+		if res.StatusCode != tc.status || !strings.Contains(string(body), tc.want) {
+			t.Errorf("%s: %d %s", tc.body, res.StatusCode, body)
+		}
+	}
+}
+
+// A retired model is named when it is asked for, and answers nothing.
+func TestLifecycle(t *testing.T) {
+	_, url := start(t, Options{Mind: say(TextBlock("hi"))})
+	retired := strings.Replace(hello, "sonnet-5-5", "sonnet-4-5", 1)
+	if res, body := send(t, "POST", url+"/v1/messages", retired); res.StatusCode != 404 || errorOf(t, body).Error.Message != "model: claude-sonnet-4-5" {
+		t.Errorf("a retired model: %d %s", res.StatusCode, body)
+	}
+	if res, body := send(t, "GET", url+"/v1/models/claude-sonnet-4-5", ""); res.StatusCode != 200 || !strings.Contains(string(body), `"lifecycle":"retired"`) {
+		t.Errorf("what is told of it: %d %s", res.StatusCode, body)
+	}
+	for query, want := range map[string]struct {
+		status       int
+		has, without string
+	}{
+		"":                      {200, `"claude-opus-4-5"`, `"claude-sonnet-4-5"`},
+		"?lifecycle=active":     {200, `"claude-sonnet-5-5"`, `"claude-opus-4-5"`},
+		"?lifecycle=deprecated": {200, `"claude-opus-4-5"`, `"claude-sonnet-5-5"`},
+		"?lifecycle[]=retired&lifecycle[]=active": {200, `"claude-sonnet-4-5"`, `"claude-opus-4-5"`},
+		"?lifecycle=new": {400, "lifecycle: Input should be", `"data"`},
+	} {
+		res, body := send(t, "GET", url+"/v1/models"+query, "")
+		if s := string(body); res.StatusCode != want.status || !strings.Contains(s, want.has) || strings.Contains(s, want.without) {
+			t.Errorf("%s: %d %s; want %s and not %s", query, res.StatusCode, s, want.has, want.without)
+		}
+	}
+}
+
+func TestOtherOrigins(t *testing.T) {
+	sim, url := start(t, Options{Mind: say(TextBlock("hi"))})
+	send(t, "POST", url+"/v1/messages", hello)
+	foreign := []header{with("origin", "https://other.test"), with("content-type", "text/plain")}
+	for _, tc := range []struct{ method, path, body string }{
+		{"POST", "/_sim/keys", `{"key":"sim","allowed":false}`},
+		{"POST", "/_sim/scenario", "rules: [{answer: {text: x}}]"},
+		{"DELETE", "/_sim/scenario", ""},
+		{"DELETE", "/_sim", ""},
+		{"POST", "/_sim/another", ""},
+	} {
+		if res, body := send(t, tc.method, url+tc.path, tc.body, foreign...); res.StatusCode != 403 {
+			t.Errorf("%s %s from another origin: %d %s", tc.method, tc.path, res.StatusCode, body)
+		}
+	}
+	if res, body := send(t, "POST", url+"/v1/messages", hello); res.StatusCode != 200 || len(sim.Requests()) != 2 {
+		t.Errorf("afterwards: %d %s, %d requests", res.StatusCode, body, len(sim.Requests()))
 	}
 }
 

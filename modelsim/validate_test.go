@@ -3,6 +3,7 @@ package modelsim
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -33,6 +34,10 @@ const (
 	res1  = `{"type":"tool_result","tool_use_id":"t1","content":"1"}`
 	res2  = `{"type":"tool_result","tool_use_id":"t2","content":"2"}`
 	note  = `{"type":"text","text":"note"}`
+
+	search    = `{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"q"}}`
+	searching = `{"role":"assistant","content":[` + search + `]}`
+	image     = `{"type":"image","source":{"type":"base64","media_type":"image/png","data":"aGk="}}`
 )
 
 // foreseen is the signature of a first thinking block after ask.
@@ -151,6 +156,27 @@ func TestValidation(t *testing.T) {
 
 		{name: "cache fill", body: strings.Replace(hello, "100", "0", 1)},
 		{name: "cache fill with stream", body: strings.Replace(extra(`"stream":true`), "100", "0", 1), want: "max_tokens: 0 is not supported with stream: true"},
+		{name: "cache fill with a format", body: strings.Replace(extra(`"output_config":{"format":{"type":"json_schema","schema":{"type":"object"}}}`), "100", "0", 1), want: "max_tokens: 0 is not supported with output_config.format"},
+		{name: "cache fill with enabled thinking", body: strings.NewReplacer("100", "0", "sonnet-5-5", "haiku-4-5").Replace(extra(`"thinking":{"type":"enabled","budget_tokens":2000}`)), want: `max_tokens: 0 is not supported with thinking.type "enabled"`},
+		{name: "cache fill with a forced tool", body: strings.NewReplacer("100", "0", "sonnet-5-5", "sonnet-5").Replace(extra(`"tools":[{"name":"A","input_schema":{"type":"object"}}],"tool_choice":{"type":"any"}`)), want: `max_tokens: 0 is not supported with tool_choice type "any"`},
+		{name: "cache fill with adaptive thinking", body: strings.Replace(extra(`"thinking":{"type":"adaptive"}`), "100", "0", 1)},
+
+		{name: "server tool left open", body: conversation(ask + "," + searching + "," + user(note)), want: "messages.1: `web_search` tool use with id `srvtoolu_1` was found without a corresponding `web_search_tool_result` block"},
+		{name: "server tool answered", body: conversation(ask + `,{"role":"assistant","content":[` + search + `,{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":[]}]},` + user(note))},
+		{name: "server tool open beside a call that is answered", body: conversation(ask + `,{"role":"assistant","content":[` + search + `,{"type":"tool_use","id":"t1","name":"A","input":{}}]},` + user(res1))},
+		{name: "server tool open beside a call, and a text", body: conversation(ask + `,{"role":"assistant","content":[` + search + `,{"type":"tool_use","id":"t1","name":"A","input":{}}]},` + user(res1, note)), want: "messages.1: `web_search` tool use with id `srvtoolu_1` was found without a corresponding `web_search_tool_result` block"},
+		{name: "paused turn sent back", body: conversation(ask + "," + searching)},
+
+		{name: "too many messages", body: conversation(strings.Repeat(ask+",", 100_000) + ask), want: "messages: List should have at most 100000 items"},
+		{name: "600 images", body: conversation(user(slices.Repeat([]string{image}, 600)...))},
+		{name: "601 images", body: conversation(user(slices.Repeat([]string{image}, 601)...)), want: "messages: 601 images exceed the limit of 600 for claude-sonnet-5-5"},
+		{name: "101 images for a short window, in results", body: strings.Replace(conversation(ask+","+calls+","+user(`{"type":"tool_result","tool_use_id":"t1","content":[`+strings.Repeat(image+",", 99)+image+`]}`, res2, image)), "sonnet-5-5", "haiku-4-5", 1), want: "messages: 101 images exceed the limit of 100 for claude-haiku-4-5"},
+
+		{name: "effort on a model without", body: strings.Replace(extra(`"output_config":{"effort":"low"}`), "sonnet-5-5", "haiku-4-5", 1), want: "output_config.effort: This model does not support the effort parameter."},
+		{name: "small budget", body: strings.NewReplacer("sonnet-5-5", "haiku-4-5").Replace(extra(`"thinking":{"type":"enabled","budget_tokens":1023}`)), want: "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024"},
+		{name: "no budget", body: strings.NewReplacer("sonnet-5-5", "haiku-4-5").Replace(extra(`"thinking":{"type":"enabled"}`)), want: "thinking.enabled.budget_tokens: Field required"},
+		{name: "disabled at high effort", body: strings.Replace(extra(`"thinking":{"type":"disabled"},"output_config":{"effort":"high"}`), "sonnet-5-5", "opus-5", 1)},
+		{name: "disabled at more effort", body: strings.Replace(extra(`"thinking":{"type":"disabled"},"output_config":{"effort":"xhigh"}`), "sonnet-5-5", "opus-5", 1), want: `"thinking.type.disabled" is not supported for this model at effort "xhigh".`},
 		{name: "too long", body: strings.Replace(strings.Replace(hello, "hello", strings.Repeat("abcd", 200_000), 1), "sonnet-5-5", "haiku-4-5", 1), want: "prompt is too long: 200007 tokens > 200000 maximum"},
 		{name: "document from the assistant", body: conversation(ask + `,{"role":"assistant","content":[{"type":"document"}]},` + ask), want: "messages.1.content.0: `document` blocks are not permitted in assistant messages"},
 		{name: "document from the assistant, old version", body: conversation(ask + `,{"role":"assistant","content":[{"type":"document"}]},` + ask), changes: []header{with("anthropic-version", versionOld)}},
