@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,15 +23,16 @@ type oracleEntry struct {
 
 // oracleBlock is a tool, a system block or a message block.
 type oracleBlock struct {
-	tier, name string
-	tokens     int
-	ttl        string // of its mark, "" for none
+	tier, role, kind, name string // kind: "" for text or a tool of the client, web, image, cited
+	tokens                 int
+	ttl                    string // of its mark, "" for none
 }
 
 // oracleRequest is a request as the rules see it.
 type oracleRequest struct {
-	workspace, model, betas, effort, choice string
-	blocks                                  []oracleBlock
+	workspace, model, betas, effort, choice, thinking string
+	blocks                                            []oracleBlock
+	split                                             bool // each block is a message of its own
 }
 
 // oracleMinimum is the minimum cacheable length of the two models of the property tests.
@@ -39,21 +41,32 @@ var oracleMinimum = map[string]int{"claude-opus-5": 60, "claude-sonnet-4-6": 90}
 func (o *oracle) ask(r oracleRequest, now time.Time) classes {
 	minimum := oracleMinimum[r.model]
 	prefix, sum := r.workspace+"/"+r.model+"/"+r.betas, 0
+	has := map[string]bool{} // kinds, wherever they are
+	for _, b := range r.blocks {
+		has[b.kind] = true
+	}
 	keys, sums := make([]string, len(r.blocks)), make([]int, len(r.blocks))
 	for i, b := range r.blocks {
 		effort := r.effort
 		if effort == "" {
 			effort = "high" // the default of both models
 		}
-		switch { // settings count for their tier and what follows
+		// Settings count for their tier and what follows.
+		if b.tier != "tools" {
+			prefix += fmt.Sprintf("|web=%v,cites=%v", has["web"], has["cited"])
+		}
+		switch {
 		case b.tier == "system" && r.model == "claude-opus-5":
 			prefix += "|effort=" + effort
 		case b.tier == "messages":
-			prefix += "|effort=" + effort + ",choice=" + r.choice
+			prefix += fmt.Sprintf("|effort=%s,choice=%s,thinking=%s,images=%v", effort, r.choice, r.thinking, has["image"])
 		}
-		prefix += fmt.Sprintf("|%s/%s:%d", b.tier, b.name, b.tokens)
 		sum += b.tokens
-		keys[i], sums[i] = prefix, sum
+		sums[i] = sum
+		keys[i] = prefix + fmt.Sprintf("|%s/%s/%s/%s:%d", b.tier, b.role, b.kind, b.name, b.tokens)
+		if b.kind != "web" { // switching it keeps the tools
+			prefix = keys[i]
+		}
 	}
 	// Every position that some mark can see, whatever the order of looking.
 	hit := -1
@@ -105,14 +118,29 @@ func (r oracleRequest) body() string {
 	tiers := map[string][]string{}
 	for i, b := range r.blocks {
 		open, end := `{"type":"text","text":"`+b.name, `"}`
-		if b.tier == "tools" { // names of tools are unique
-			open, end = fmt.Sprintf(`{"name":"%s%d","input_schema":{"type":"object"},"description":"`, b.name, i), `"}`
+		switch {
+		case b.kind == "web":
+			open, end = `{"type":"web_search_20260209","name":"web_search","allowed_domains":["`+b.name, `"]}`
+		case b.tier == "tools": // names of tools are unique
+			open = `{"name":"` + b.name + `","input_schema":{"type":"object"},"description":"`
+		case b.kind == "image":
+			open, end = `{"type":"image","source":{"type":"base64","media_type":"image/png","data":"`+b.name, `"}}`
+		case b.kind == "cited":
+			open, end = `{"type":"document","citations":{"enabled":true},"source":{"type":"text","media_type":"text/plain","data":"`+b.name, `"}}`
 		}
-		json := open + strings.Repeat("x", b.tokens*4-len(open)-len(end)) + `"`
+		json := open + strings.Repeat("x", b.tokens*4-len(open)-len(end)) + end
 		if b.ttl != "" {
-			json += "," + marked(b.ttl)
+			json = json[:len(json)-1] + "," + marked(b.ttl) + "}"
 		}
-		tiers[b.tier] = append(tiers[b.tier], json+"}")
+		if b.tier != "messages" {
+			tiers[b.tier] = append(tiers[b.tier], json)
+			continue
+		}
+		if turns := tiers["messages"]; !r.split && len(turns) > 0 && r.blocks[i-1].role == b.role {
+			turns[len(turns)-1] = strings.TrimSuffix(turns[len(turns)-1], "]}") + "," + json + "]}"
+			continue
+		}
+		tiers["messages"] = append(tiers["messages"], `{"role":"`+b.role+`","content":[`+json+"]}")
 	}
 	list := func(tier string) string { return "[" + strings.Join(tiers[tier], ",") + "]" }
 	settings := ""
@@ -122,8 +150,10 @@ func (r oracleRequest) body() string {
 	if r.choice != "" {
 		settings += `"tool_choice":{"type":"` + r.choice + `"},`
 	}
-	return `{"model":"` + r.model + `","max_tokens":10,` + settings + `"tools":` + list("tools") + `,"system":` + list("system") + `,"messages":[` +
-		`{"role":"user","content":` + list("messages") + `}]}`
+	if r.thinking != "" {
+		settings += `"thinking":{"type":"` + r.thinking + `"},`
+	}
+	return `{"model":"` + r.model + `","max_tokens":10,` + settings + `"tools":` + list("tools") + `,"system":` + list("system") + `,"messages":` + list("messages") + `}`
 }
 
 // oracleSequence makes one random sequence: branches that share a head, grow, fork, move their marks, pause, and now and
@@ -131,12 +161,14 @@ func (r oracleRequest) body() string {
 type oracleSequence struct {
 	rng      *rand.Rand
 	head     []oracleBlock
+	tools    int // how many of head are tools
 	branches [][]oracleBlock
 }
 
 func newSequence(seed uint64) *oracleSequence {
 	s := &oracleSequence{rng: rand.New(rand.NewPCG(seed, 7)), branches: [][]oracleBlock{nil}}
-	for i := range 1 + s.rng.IntN(3) {
+	s.tools = 1 + s.rng.IntN(3)
+	for i := range s.tools {
 		s.head = append(s.head, oracleBlock{tier: "tools", name: string(rune('a' + i)), tokens: 25})
 	}
 	for i := range s.rng.IntN(3) {
@@ -158,11 +190,30 @@ func (s *oracleSequence) next() oracleRequest {
 		at = len(s.branches) - 1
 	}
 	for range []int{1, 1, 2, 3, 9, 18, 19, 20}[rng.IntN(8)] {
-		s.branches[at] = append(s.branches[at], oracleBlock{tier: "messages", name: string(rune('a' + rng.IntN(2))), tokens: 10 + 10*rng.IntN(2)})
+		b := oracleBlock{tier: "messages", role: "user", name: string(rune('a' + rng.IntN(2))), tokens: 10 + 10*rng.IntN(2)}
+		switch rng.IntN(100) {
+		case 0:
+			b.kind, b.tokens = "image", 30
+		case 1:
+			b.kind, b.tokens = "cited", 30
+		default:
+			if rng.IntN(3) == 0 {
+				b.role = "assistant"
+			}
+		}
+		s.branches[at] = append(s.branches[at], b)
 	}
-	blocks := append(append([]oracleBlock(nil), s.head...), s.branches[at]...)
+	if s.branches[at][len(s.branches[at])-1].role == "assistant" { // no model of the test takes a prefill
+		s.branches[at] = append(s.branches[at], oracleBlock{tier: "messages", role: "user", name: "a", tokens: 10})
+	}
+	head := s.head
+	if rng.IntN(12) == 0 { // among the tools, or last of them
+		at := rng.IntN(3)
+		head = slices.Insert(slices.Clone(s.head), min(at, s.tools), oracleBlock{tier: "tools", kind: "web", name: "a", tokens: 30})
+	}
+	blocks := append(slices.Clone(head), s.branches[at]...)
 	// Mostly at the places where marks are put: the end, the end of the head, where earlier requests ended.
-	places := map[int]bool{len(blocks) - 1: rng.IntN(4) > 0, len(s.head) - 1: rng.IntN(2) == 0}
+	places := map[int]bool{len(blocks) - 1: rng.IntN(4) > 0, len(head) - 1: rng.IntN(2) == 0}
 	for range rng.IntN(3) {
 		places[rng.IntN(len(blocks))] = true
 	}
@@ -176,14 +227,15 @@ func (s *oracleSequence) next() oracleRequest {
 		}
 	}
 	pick := func(usual string, others ...string) string {
-		if rng.IntN(8) > 0 {
+		if rng.IntN(16) > 0 {
 			return usual
 		}
 		return others[rng.IntN(len(others))]
 	}
 	return oracleRequest{
 		workspace: pick("", "other"), model: pick("claude-opus-5", "claude-sonnet-4-6"), betas: pick("", "b1", "b1,b2"),
-		effort: pick("", "high", "low"), choice: pick("", "auto", "none"), blocks: blocks,
+		effort: pick("", "high", "low"), choice: pick("", "auto", "none"), thinking: pick("", "adaptive", "disabled"), blocks: blocks,
+		split: rng.IntN(4) == 0,
 	}
 }
 
