@@ -123,6 +123,13 @@ func (e CacheEntry) ReadBy(u Usage) bool {
 	return u.CacheRead >= need
 }
 
+// HeldFor reports whether requests of an account (Scope.Account) may read the entry. Another account may be of the same
+// workspace and read it after all, which only a response tells. Where either is not known nothing is ruled out.
+func (e CacheEntry) HeldFor(account string) bool {
+	own := e.Scope.Account()
+	return own == "" || account == "" || own == account
+}
+
 // ExpiresAt is when the provider may forget the entry.
 func (e CacheEntry) ExpiresAt() time.Time {
 	if e.TTL == "1h" {

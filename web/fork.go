@@ -156,8 +156,10 @@ func waitsFor(r forkcore.Run) string {
 		switch {
 		case r.Reason == nil:
 			return "Waits"
-		case r.Reason.Code == forkcore.CodeRateLimited:
-			return "Waits for the provider's rate limit"
+		case r.Reason.Code == forkcore.WaitRateLimit, r.Reason.Code == forkcore.CodeRateLimited:
+			return "Waits for the provider's rate limit, and goes on by itself"
+		case r.Reason.Code == forkcore.WaitProvider:
+			return "Waits for a key that works"
 		case r.Reason.Code == forkcore.CodeOverloaded, r.Reason.Code == forkcore.CodeProviderError, r.Reason.Code == forkcore.CodeStreamCut:
 			return "Waits for the provider"
 		}

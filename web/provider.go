@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,8 @@ type Provider struct {
 	BaseURL string
 	// KeyEnd gives the last four characters of the key in use, "" without one or when it is too short to show any of it; nil: "".
 	KeyEnd func() string
+	// AccountID gives Scope.Account of the key in use, "" when it is not known; nil: "".
+	AccountID func() string
 	// Model is that of sessions that name none.
 	Model string
 	// Account is asked about the key; nil: there is nothing to check.
@@ -34,6 +37,13 @@ func (p Provider) host() string {
 		return ""
 	}
 	return u.Host
+}
+
+func (p Provider) accountID() string {
+	if p.AccountID == nil {
+		return ""
+	}
+	return p.AccountID()
 }
 
 func (p Provider) keyEnd() string {
@@ -162,7 +172,7 @@ func (s *Server) drawProvider(c echo.Context, status int, v providerPageView) er
 	if isHTMX(c) {
 		return s.render(c, status, providerParts(v))
 	}
-	return s.render(c, status, providerPage(s.frame(c, "Provider"), v))
+	return s.render(c, status, providerPage(s.frame(c, "Key and limits"), v))
 }
 
 // checkProvider asks the endpoint and draws the answer in place, or the page about it for a browser without scripts.
@@ -186,6 +196,9 @@ func (s *Server) checkProvider(c echo.Context) error {
 		if v.Kind == "success" {
 			v.Kind = ""
 		}
+	}
+	if isHTMX(c) && sent.Get("banner") != "" {
+		return s.render(c, http.StatusOK, providerBanner(s.checkedBanner(c, v)))
 	}
 	c.Response().Header().Set("HX-Trigger", providerChanged)
 	if isHTMX(c) && sent.Get("page") == "" {
@@ -249,6 +262,23 @@ type bannerView struct {
 	State   string
 	Key     string
 	Account accountView
+	// ProbeCost is about what a check costs.
+	ProbeCost string
+	// Checked is what a check from the banner came to: that it is over, or why not.
+	Checked string
+}
+
+// bannerOver is the state of a banner that says only that it is over: the next look takes it away.
+const bannerOver = "over"
+
+// checkedBanner is the banner after a check that somebody asked for in it.
+func (s *Server) checkedBanner(c echo.Context, check *checkView) bannerView {
+	v := s.banner(c)
+	if v.State == "" {
+		v.State = bannerOver
+	}
+	v.Checked = strings.Join(slices.DeleteFunc([]string{check.Headline, check.Resumed, check.NextStep}, func(s string) bool { return s == "" }), " ")
+	return v
 }
 
 // providerChanged is the event upon which a page asks for its banner at once.
@@ -269,6 +299,7 @@ func (s *Server) banner(c echo.Context) bannerView {
 	if end := s.o.Provider.keyEnd(); end != "" {
 		v.Key = "…" + end
 	}
+	v.ProbeCost = s.probeCost()
 	return v
 }
 

@@ -178,6 +178,7 @@ func TestReplaceKey(t *testing.T) {
 		{"works", key, worked, nil, 200, "12 runs go on. Caches are cold: the first request of each conversation writes its prefix anew."},
 		{"refused", key, forkcore.ProviderCheck{Outcome: forkcore.ProviderRefused, Detail: "bad " + key}, nil, 422, "The key is refused by the endpoint (bad [key]); the key in use stays."},
 		{"unreachable", key, forkcore.ProviderCheck{Outcome: forkcore.ProviderUnreachable, Detail: "no route"}, nil, 409, "The new key could not be checked (unreachable: no route); the key in use stays. Try again when the endpoint answers."},
+		{"cut", "sk", forkcore.ProviderCheck{Outcome: forkcore.ProviderRefused, Detail: "asks for a key"}, nil, 422, "The key is refused by the endpoint (asks for a key); the key in use stays; what was given has only 2 characters, so look whether all of the key was copied."},
 		{"none", " ", worked, nil, 422, "Paste a key first."},
 		{"conflict", key, worked, &forkcore.ConflictError{Message: "Not now."}, 409, "Not now."},
 	} {
@@ -210,6 +211,25 @@ func TestBanner(t *testing.T) {
 	if _, body := s.ask(t, "GET", "/login", ""); strings.Contains(body, "refuses the key") || strings.Contains(body, "provider-banner") {
 		t.Errorf("who is not signed in is told: %s", body)
 	}
+
+	press := func() string {
+		_, body := s.ask(t, "POST", "/provider/check", "banner=1&probe=1", "Cookie", cookie, "Sec-Fetch-Site", "same-origin",
+			"Content-Type", "application/x-www-form-urlencoded", "HX-Request", "true")
+		return text(parse(t, body))
+	}
+	a.check = forkcore.ProviderCheck{Outcome: forkcore.ProviderRefused, Detail: "no"}
+	if said := press(); !strings.Contains(said, "Checked just now. The endpoint refuses the key.") || !strings.Contains(said, "7 runs waiting") {
+		t.Errorf("checked from the banner: %s", said)
+	}
+	known := a.known
+	a.known, a.check, a.resumed = forkcore.ProviderAccount{}, forkcore.ProviderCheck{Outcome: forkcore.ProviderOK, Offered: true, Models: 3}, 7
+	if said := press(); !strings.Contains(said, "It works") || !strings.Contains(said, "7 runs go on.") || strings.Contains(said, "refuses") {
+		t.Errorf("checked from the banner when it works again: %s", said)
+	}
+	if res, body := s.ask(t, "GET", "/provider/banner?state=over", "", "Cookie", cookie); res.StatusCode != 200 || text(parse(t, body)) != "" {
+		t.Errorf("the next look: %d %s", res.StatusCode, body)
+	}
+	a.known = known
 
 	state := fmt.Sprintf("%d-7", noon.UnixMilli())
 	if res, _ := s.ask(t, "GET", "/provider/banner?state="+state, "", "Cookie", cookie); res.StatusCode != 204 {

@@ -121,7 +121,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.api = api.New(api.Options{
 		Runner: o.Runner, Reader: o.Reader, Bytes: o.Bytes, Events: o.Events, Prices: o.Prices,
-		Provider: o.Provider.Account, Endpoint: api.Endpoint{Host: o.Provider.host(), KeyEnd: o.Provider.KeyEnd},
+		Provider: o.Provider.Account, Endpoint: api.Endpoint{Host: o.Provider.host(), KeyEnd: o.Provider.KeyEnd, AccountID: o.Provider.AccountID},
 		Simulated: o.Simulated, Log: o.Log, Now: o.Now,
 	})
 	s.api.Hub().AddObserver(s.drafts)

@@ -305,13 +305,30 @@ type sessionHeadView struct {
 	Model, Mode           string
 	Permission            string
 	Workspace, ID         string
+	Key                   string // that its latest request had; empty before the first
+}
+
+// boundTo says whether a session's latest request had the key in use, whose last characters are end.
+func boundTo(account, inUse, end string) string {
+	if end == "" {
+		end = "the one in use"
+	} else {
+		end = "…" + end
+	}
+	switch {
+	case account == "" || inUse == "":
+		return ""
+	case account == inUse:
+		return end
+	}
+	return "another one than " + end + ", which is in use: caches are cold, and the next request writes its prefix anew"
 }
 
 func (p *sessionPage) head() sessionHeadView {
 	s := p.session
 	v := sessionHeadView{
 		at: s.UpdatedAt, HitRate: percent(forkcore.Run{Usage: s.Usage}.HitRate().Total), Cost: dollars(s.Cost.Known()),
-		Tokens: grouped(s.Usage.TotalInput()) + " in, " + grouped(s.Usage.Output) + " out", Warm: newWarmth(s.Warm, p.s.o.Now()).priced(s.Warm, s.Model, p.s.o.Prices, p.s.o.Now()),
+		Tokens: grouped(s.Usage.TotalInput()) + " in, " + grouped(s.Usage.Output) + " out", Warm: newWarmth(s.Warm, p.s.o.Provider.accountID(), p.s.o.Now()).priced(s.Warm, s.Model, p.s.o.Prices, p.s.o.Now()),
 		Model: s.Model, Mode: string(s.Mode), Permission: string(s.PermissionMode), Workspace: s.Workspace, ID: s.ID,
 	}
 	var active *forkcore.Run
@@ -325,7 +342,9 @@ func (p *sessionPage) head() sessionHeadView {
 		left := max(0, s.BudgetNanoUSD-s.Cost.NanoUSD)
 		v.Budget, v.Left = dollars(&s.BudgetNanoUSD), dollars(&left)
 	}
-	v.key = fmt.Sprint(s.Version, " ", v.State, " ", v.Fresh)
+	inUse := p.s.o.Provider.accountID()
+	v.Key = boundTo(s.Account, inUse, p.s.o.Provider.keyEnd())
+	v.key = fmt.Sprint(s.Version, " ", v.State, " ", v.Fresh, " ", inUse)
 	if active != nil {
 		v.key += fmt.Sprint(" ", active.Version)
 	}

@@ -125,7 +125,7 @@ func (p *sessionsPage) parts() []part {
 func (p *sessionsPage) groups() []sessionGroup {
 	rows := make([]sessionRow, len(p.sessions))
 	for i, session := range p.sessions {
-		rows[i] = newSessionRow(session, p.active(session), p.s.o.Now())
+		rows[i] = newSessionRow(session, p.active(session), p.s.o.Provider.accountID(), p.s.o.Now())
 	}
 	return groupSessions(rows)
 }
@@ -155,15 +155,18 @@ type warmth struct {
 	Left   string // for browsers without scripts
 	Tokens string
 	Over   string // what is said once it is over
+	// OtherKey: the key in use cannot read it, so that it is as good as over.
+	OtherKey bool
 }
 
-func newSessionRow(s forkcore.Session, active *forkcore.Run, now time.Time) sessionRow {
+func newSessionRow(s forkcore.Session, active *forkcore.Run, account string, now time.Time) sessionRow {
 	row := sessionRow{
 		ID: s.ID, Title: sessionTitle(s), Path: pathSession + s.ID, Forks: forksAtWork(s),
 		HitRate: percent(forkcore.Run{Usage: s.Usage}.HitRate().Total), Cost: dollars(s.Cost.Known()),
 		Model: s.Model, Workspace: s.Workspace, Folder: folderName(s.Workspace),
-		Warm: newWarmth(s.Warm, now), Created: s.CreatedAt, Changed: s.UpdatedAt, Key: fmt.Sprint(s.Version),
+		Warm: newWarmth(s.Warm, account, now), Created: s.CreatedAt, Changed: s.UpdatedAt, Key: fmt.Sprint(s.Version),
 	}
+	row.Key += fmt.Sprint(" ", row.Warm != nil && row.Warm.OtherKey)
 	row.State, row.Reason = api.SessionState(s, active)
 	if row.Fresh = s.LastRunID == "" && s.LastState == "" && s.ActiveRunID == "" && s.ActiveRuns == 0 && s.Usage == (forkcore.Usage{}); row.Fresh {
 		row.Cost = "–"
@@ -192,12 +195,18 @@ func forksAtWork(s forkcore.Session) string {
 	return fmt.Sprintf("%d forks at work", n)
 }
 
-func newWarmth(e *forkcore.CacheEntry, now time.Time) *warmth {
+const otherKeyNote = "What the provider holds of this session was written with another key: the next request writes its prefix anew."
+
+// newWarmth is what requests of an account can read of an entry.
+func newWarmth(e *forkcore.CacheEntry, account string, now time.Time) *warmth {
 	if e == nil {
 		return nil
 	}
 	w := &warmth{Until: e.ExpiresAt(), Left: "cold", Tokens: tokensText(e.Tokens, e.Exact), Over: "cold"}
-	if left := w.Until.Sub(now); left > 0 {
+	switch left := w.Until.Sub(now); {
+	case left > 0 && !e.HeldFor(account):
+		w.OtherKey = true
+	case left > 0:
 		s := int(left.Round(time.Second) / time.Second)
 		w.Left = fmt.Sprintf("%d:%02d", s/60, s%60)
 	}

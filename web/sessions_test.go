@@ -110,6 +110,8 @@ func TestWarmth(t *testing.T) {
 	entry := &forkcore.CacheEntry{Tokens: 1_234_567, Exact: true, TTL: "5m", UsedAt: noon}
 	guess := *entry
 	guess.Exact, guess.TTL = false, "1h"
+	own, foreign := *entry, *entry
+	own.Scope, foreign.Scope = forkcore.Scope{Endpoint: "e", Key: "k"}, forkcore.Scope{Endpoint: "e", Key: "another"}
 	tests := []struct {
 		name  string
 		entry *forkcore.CacheEntry
@@ -117,14 +119,17 @@ func TestWarmth(t *testing.T) {
 		want  *warmth
 	}{
 		{"none", nil, 0, nil},
-		{"fresh", entry, 0, &warmth{noon.Add(5 * time.Minute), "5:00", "1,234,567 tokens", "cold"}},
-		{"last seconds", entry, 4*time.Minute + 55*time.Second, &warmth{noon.Add(5 * time.Minute), "0:05", "1,234,567 tokens", "cold"}},
-		{"over", entry, 5 * time.Minute, &warmth{noon.Add(5 * time.Minute), "cold", "1,234,567 tokens", "cold"}},
-		{"an hour, estimated", &guess, 0, &warmth{noon.Add(time.Hour), "60:00", "about 1,234,567 tokens", "cold"}},
+		{"fresh", entry, 0, &warmth{noon.Add(5 * time.Minute), "5:00", "1,234,567 tokens", "cold", false}},
+		{"last seconds", entry, 4*time.Minute + 55*time.Second, &warmth{noon.Add(5 * time.Minute), "0:05", "1,234,567 tokens", "cold", false}},
+		{"over", entry, 5 * time.Minute, &warmth{noon.Add(5 * time.Minute), "cold", "1,234,567 tokens", "cold", false}},
+		{"written with the key in use", &own, 0, &warmth{noon.Add(5 * time.Minute), "5:00", "1,234,567 tokens", "cold", false}},
+		{"written with another key", &foreign, 0, &warmth{noon.Add(5 * time.Minute), "cold", "1,234,567 tokens", "cold", true}},
+		{"over, and written with another key", &foreign, time.Hour, &warmth{noon.Add(5 * time.Minute), "cold", "1,234,567 tokens", "cold", false}},
+		{"an hour, estimated", &guess, 0, &warmth{noon.Add(time.Hour), "60:00", "about 1,234,567 tokens", "cold", false}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, newWarmth(test.entry, noon.Add(test.after))); diff != "" {
+			if diff := cmp.Diff(test.want, newWarmth(test.entry, "e-k", noon.Add(test.after))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -148,7 +153,7 @@ func TestB51_TheSessionSaysWhatColdCosts(t *testing.T) {
 		{"6 min, no price", "my-model", "cold", "cold", 6 * time.Minute, catalogue},
 		{"6 min, no table", "claude-sonnet-5-5", "cold", "cold", 6 * time.Minute, nil},
 	} {
-		w := newWarmth(entry, noon.Add(test.after)).priced(entry, test.model, test.prices, noon.Add(test.after))
+		w := newWarmth(entry, "", noon.Add(test.after)).priced(entry, test.model, test.prices, noon.Add(test.after))
 		if w.Left != test.left || w.Over != test.over {
 			t.Errorf("%s: %q, then %q", test.name, w.Left, w.Over)
 		}
@@ -160,7 +165,7 @@ func TestB51_TheSessionSaysWhatColdCosts(t *testing.T) {
 			t.Errorf("%s: %s", test.name, page.String())
 		}
 	}
-	if w := newWarmth(nil, noon).priced(nil, "m", catalogue, noon); w != nil {
+	if w := newWarmth(nil, "", noon).priced(nil, "m", catalogue, noon); w != nil {
 		t.Errorf("nothing held: %+v", w)
 	}
 }
@@ -248,14 +253,14 @@ func TestSessionsLive(t *testing.T) {
 func TestRowKey(t *testing.T) {
 	s := withData().sessions[0]
 	turn := forkcore.Run{ID: mainID, Version: 3}
-	a := newSessionRow(s, &turn, noon)
-	if b := newSessionRow(s, &turn, noon.Add(time.Minute)); a.Key != b.Key {
+	a := newSessionRow(s, &turn, "", noon)
+	if b := newSessionRow(s, &turn, "", noon.Add(time.Minute)); a.Key != b.Key {
 		t.Errorf("keys differ by the clock: %q, %q", a.Key, b.Key)
 	}
 	turn.Version++
 	newer := s
 	newer.Version++
-	if b, c := newSessionRow(s, &turn, noon), newSessionRow(newer, &turn, noon); a.Key == b.Key || b.Key == c.Key {
+	if b, c := newSessionRow(s, &turn, "", noon), newSessionRow(newer, &turn, "", noon); a.Key == b.Key || b.Key == c.Key {
 		t.Errorf("keys %q, %q, %q", a.Key, b.Key, c.Key)
 	}
 }

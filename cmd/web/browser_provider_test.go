@@ -33,7 +33,12 @@ func TestRefusedKeyInTheBrowser(t *testing.T) {
 	_, sim := simulator(t, paced())
 	p := startWeb(t, map[string]string{"ANTHROPIC_BASE_URL": sim, "ANTHROPIC_API_KEY": old, "FORKYARD_SIMULATED": "1"})
 	id := p.session(object{"workspace": p.workspace(), "title": "Revoked"})
-	tab := p.signIn("/sessions/" + id)
+	earlier := p.session(object{"workspace": p.workspace(), "title": "Before"})
+	p.ended(p.must(202, "POST", "/sessions/"+earlier+"/messages", object{"text": "What is here? Work alone."})["run_id"].(string))
+	tab := p.signIn("/sessions/" + earlier)
+	tab.Click("summary", "")
+	tab.Has("#session-head", "…OLD1")
+	tab.Open(p.base+"/sessions/" + id)
 	if said := browsertest.Eval[string](tab, `document.querySelector("#provider-banner").textContent.trim()`); said != "" {
 		t.Fatalf("a banner while all is well: %s", said)
 	}
@@ -53,9 +58,16 @@ func TestRefusedKeyInTheBrowser(t *testing.T) {
 		t.Errorf("%d banners", n)
 	}
 
+	tab.Has("#session-head .reason", "Give another key on the page Key and limits")
+
+	t.Log("checking again in the banner")
+	tab.Click("#provider-banner button", "Check again")
+	tab.Has("#provider-banner", "Checked just now. The endpoint refuses the key.")
+	tab.Accessible(axeFile)
+
 	t.Log("another refused key changes nothing")
 	tab.Click("#provider-banner a", "Give another key")
-	tab.Has("h1", "Provider")
+	tab.Has("h1", "Key and limits")
 	tab.Tolerate("/provider/key: status 422")
 	tab.Fill("#api-key", bad)
 	tab.Click("form.key button", "Check and use it")
@@ -74,6 +86,29 @@ func TestRefusedKeyInTheBrowser(t *testing.T) {
 	if kept := browsertest.Eval[string](tab, `document.querySelector("#api-key").value`); kept != "" {
 		t.Errorf("the form keeps the key")
 	}
+	if r := p.ended(run); r["state"] != "done" {
+		t.Errorf("the run is %v", r)
+	}
+
+	t.Log("what was cached for the old key is as good as gone")
+	tab.Open(p.base+"/sessions/" + earlier)
+	tab.Has("#session-head", "another one than …NEW3, which is in use: caches are cold")
+	tab.Has("#session-head dd", "cold")
+	if clock := p.get("/sessions/" + earlier)["cache_clock"]; clock != nil {
+		t.Errorf("cache_clock of another key: %v", clock)
+	}
+	tab.Open(p.base+"/sessions/" + id)
+	tab.Has("#session-head", "…NEW3")
+
+	t.Log("a key that is taken again after a check in the banner")
+	allowKey(t, sim, fresh, false)
+	run = p.must(202, "POST", "/sessions/"+id+"/messages", object{"text": "And now? Work alone."})["run_id"].(string)
+	tab.Wait("the banner", `document.querySelector("#provider-banner").textContent.includes("The provider refuses the key …NEW3")`)
+	allowKey(t, sim, fresh, true)
+	tab.Click("#provider-banner button", "Check again")
+	tab.Has("#provider-banner", "1 run goes on.")
+	tab.Accessible(axeFile)
+	tab.Wait("the banner to go", `document.querySelector("#provider-banner").textContent.trim() === ""`)
 	if r := p.ended(run); r["state"] != "done" {
 		t.Errorf("the run is %v", r)
 	}

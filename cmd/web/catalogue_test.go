@@ -17,6 +17,7 @@ import (
 
 	"forkyard/forkcore"
 	"forkyard/modelsim"
+	"forkyard/web/browsertest"
 )
 
 // The simulator has a table of its own, because it knows nothing of this program. What it does with a request has to
@@ -226,4 +227,25 @@ func TestCatalogueSchemaHasTheFields(t *testing.T) {
 			t.Errorf("the schema has %s, the table has not", field)
 		}
 	}
+}
+
+// The page of models shows what a file changed, where it says it is from, and what nobody knows.
+func TestCatalogueFileOnThePage(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "mine.json")
+	if err := os.WriteFile(file, []byte(`{"as_of":"2026-11-29","models":[{"id":"claude-haiku-5-5","min_cacheable":2048},{"id":"house-model","window":8192}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tab := startWeb(t, map[string]string{"FORKYARD_CATALOGUE": file}).signIn("/models")
+	tab.Has("main", "mine.json of 2026-11-29 lies over it.")
+	row := func(id string) string {
+		return browsertest.Eval[string](tab, `[...document.querySelectorAll(".models tr")].find(r => r.querySelector("code")?.textContent === "`+id+`").innerText`)
+	}
+	if said := row("claude-haiku-5-5"); !strings.Contains(said, "2,048") {
+		t.Errorf("a changed model: %s", said)
+	}
+	if said := row("house-model"); !strings.Contains(said, "8,192") || strings.Count(said, "not known") < 5 {
+		t.Errorf("a model that only the file has: %s", said)
+	}
+	tab.Accessible(axeFile)
 }

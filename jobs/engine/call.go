@@ -231,10 +231,7 @@ func unsendable(err error) EndRun {
 func (e *Engine) liveNow() func(forkcore.CacheEntry) bool {
 	now, account := time.Now(), e.account()
 	return func(en forkcore.CacheEntry) bool {
-		if en.Scope.Endpoint != "" && account != "" && en.Scope.Account() != account {
-			return false // written with a key that was replaced: perhaps of the same workspace, which only a response tells
-		}
-		return en.ExpiresAt().After(now) && en.UsedAt.After(e.o.CacheSince)
+		return en.HeldFor(account) && en.ExpiresAt().After(now) && en.UsedAt.After(e.o.CacheSince)
 	}
 }
 

@@ -90,7 +90,7 @@ func (a *API) eventSession(ctx context.Context, s forkcore.Session) (session, er
 	if active != nil && active.State.Ended() {
 		active = nil
 	}
-	return sessionView(s, active, nil, a.now(), a.simulated), nil
+	return sessionView(s, active, nil, a.accountID(), a.now(), a.simulated), nil
 }
 
 // eventLine is the transcript line of a message event. A line whose bytes are damaged or gone comes with a null message, so that the

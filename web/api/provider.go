@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -26,6 +27,8 @@ type Endpoint struct {
 	Host string // empty: the simulated model inside this program
 	// KeyEnd gives the last four characters of the key in use, "" without one or when it is too short; nil: "".
 	KeyEnd func() string
+	// AccountID gives Scope.Account of the key in use, "" when it is not known; nil: "".
+	AccountID func() string
 }
 
 // providerCheck is a check in JSON.
@@ -153,6 +156,14 @@ func (a *API) getProvider(c echo.Context) error {
 	return c.JSON(http.StatusOK, v)
 }
 
+// accountID is Scope.Account of the key in use, empty when it is not known.
+func (a *API) accountID() string {
+	if a.endpoint.AccountID == nil {
+		return ""
+	}
+	return a.endpoint.AccountID()
+}
+
 func (a *API) account(ctx context.Context) (forkcore.ProviderAccount, error) {
 	if a.provider == nil {
 		return forkcore.ProviderAccount{}, nil
@@ -222,14 +233,21 @@ func (a *API) replaceKey(c echo.Context) error {
 	}{checkView(check, resumed), resumed})
 }
 
+// shortKey is a length that no provider's key falls below: those of the Anthropic API have more than 100 characters.
+const shortKey = 16
+
 // KeyProblem is why a key that was to replace another one is not used: a *forkcore.InvalidError when the endpoint refuses
 // it, a *forkcore.ConflictError when that could not be found out; nil: it is in use. key is left out of what endpoints say.
 func KeyProblem(check forkcore.ProviderCheck, key string) error {
 	const unchanged = "; the key in use stays"
-	said := func(text string) string { return strings.ReplaceAll(text, key, "[key]") }
+	short, said := "", func(text string) string { return strings.ReplaceAll(text, key, "[key]") }
+	if len(key) < shortKey { // taking its few letters out would leave no readable text
+		short = fmt.Sprintf("; what was given has only %d characters, so look whether all of the key was copied", len(key))
+		said = func(text string) string { return text }
+	}
 	switch {
 	case check.Outcome == forkcore.ProviderRefused:
-		return forkcore.Invalid("api_key", "is refused by the endpoint ("+said(check.Detail)+")"+unchanged)
+		return forkcore.Invalid("api_key", "is refused by the endpoint ("+said(check.Detail)+")"+unchanged+short)
 	case check.Probe.Refusal() != nil:
 		return forkcore.Invalid("api_key", "is taken, but requests with it are refused ("+said(check.Probe.Refusal().Message)+")"+unchanged)
 	case check.Outcome != forkcore.ProviderOK:

@@ -62,7 +62,7 @@ type cacheClock struct {
 
 // sessionView shows a session at a moment. runs are its newest runs; nil leaves them out. active is the main turn in progress, nil when unknown
 // or idle.
-func sessionView(s forkcore.Session, active *forkcore.Run, runs []forkcore.Run, now time.Time, simulated bool) session {
+func sessionView(s forkcore.Session, active *forkcore.Run, runs []forkcore.Run, account string, now time.Time, simulated bool) session {
 	v := session{
 		ID: s.ID, CreatedAt: stamp(s.CreatedAt), UpdatedAt: stamp(s.UpdatedAt), Version: s.Version,
 		Title: s.Title, Workspace: s.Workspace, Model: s.Model, Simulated: simulated,
@@ -77,7 +77,7 @@ func sessionView(s forkcore.Session, active *forkcore.Run, runs []forkcore.Run, 
 	if s.BudgetNanoUSD > 0 {
 		v.BudgetNanoUSD = &s.BudgetNanoUSD
 	}
-	if w := s.Warm; w != nil {
+	if w := s.Warm; w != nil && w.HeldFor(account) {
 		v.CacheClock = &cacheClock{
 			Prefix: w.Prefix, Tokens: w.Tokens, Exact: w.Exact, TTL: w.TTL, ExpiresAt: stamp(w.ExpiresAt()),
 			SecondsLeft: max(0, int64(w.ExpiresAt().Sub(now)/time.Second)),
@@ -119,7 +119,7 @@ func (a *API) readSession(ctx context.Context, s forkcore.Session, runLimit int)
 	if err != nil {
 		return session{}, err
 	}
-	return sessionView(s, active, runs, a.now(), a.simulated), nil
+	return sessionView(s, active, runs, a.accountID(), a.now(), a.simulated), nil
 }
 
 // ActiveRun finds the main turn in progress, among the runs read already if it is there; nil when the session is idle.

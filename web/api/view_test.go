@@ -44,12 +44,18 @@ func TestSessionState(t *testing.T) {
 func TestSessionViewCacheClock(t *testing.T) {
 	s := forkcore.Session{Warm: &forkcore.CacheEntry{TTL: "5m", UsedAt: noon}}
 	for left, now := range map[int64]time.Time{300: noon, 60: noon.Add(4 * time.Minute), 59: noon.Add(4*time.Minute + time.Millisecond), 0: noon.Add(time.Hour)} {
-		v := sessionView(s, nil, nil, now, false)
+		v := sessionView(s, nil, nil, "", now, false)
 		if v.CacheClock.SecondsLeft != left || *v.CacheClock.ExpiresAt != "2026-11-20T12:05:00.123Z" {
 			t.Errorf("at %v: %+v, want %d s left", now, v.CacheClock, left)
 		}
 	}
-	if v := sessionView(forkcore.Session{}, nil, nil, noon, false); v.CacheClock != nil || v.HitRate.Total != nil || v.BudgetNanoUSD != nil || v.Runs != nil {
+	s.Warm.Scope = forkcore.Scope{Endpoint: "e", Key: "k"}
+	for account, held := range map[string]bool{"": true, "e-k": true, "e-another": false} {
+		if v := sessionView(s, nil, nil, account, noon, false); (v.CacheClock != nil) != held {
+			t.Errorf("for account %q: %+v", account, v.CacheClock)
+		}
+	}
+	if v := sessionView(forkcore.Session{}, nil, nil, "", noon, false); v.CacheClock != nil || v.HitRate.Total != nil || v.BudgetNanoUSD != nil || v.Runs != nil {
 		t.Errorf("a new session has values that nobody knows: %+v", v)
 	}
 }
