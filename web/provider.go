@@ -21,6 +21,8 @@ type Provider struct {
 	BaseURL string
 	// KeyEnd gives the last four characters of the key in use, "" without one or when it is too short to show any of it; nil: "".
 	KeyEnd func() string
+	// HasKey tells whether requests carry a key at all; nil: they do not.
+	HasKey func() bool
 	// AccountID gives Scope.Account of the key in use, "" when it is not known; nil: "".
 	AccountID func() string
 	// Model is that of sessions that name none.
@@ -104,6 +106,8 @@ func (s *Server) fillProvider(ctx context.Context, v providerView) providerView 
 	v.Endpoint = p.host()
 	if end := p.keyEnd(); end != "" {
 		v.Key = "…" + end
+	} else if p.HasKey != nil && p.HasKey() {
+		v.Key = "a short one, of which nothing is shown"
 	}
 	v.ProbeCost = s.probeCost()
 	if known, err := s.account(ctx); err == nil {

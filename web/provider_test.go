@@ -134,6 +134,24 @@ func TestCheckSaysWhatAnswers(t *testing.T) {
 	}
 }
 
+// A key that is too short to show any of it is a key all the same.
+func TestKeyInWords(t *testing.T) {
+	yes := func() bool { return true }
+	for _, tc := range []struct {
+		p    Provider
+		want string
+	}{
+		{Provider{}, "no key"},
+		{Provider{HasKey: yes, KeyEnd: func() string { return "" }}, "a short one, of which nothing is shown"},
+		{Provider{HasKey: yes, KeyEnd: lastFour}, "…wxyz"},
+	} {
+		s := &Server{o: Options{Provider: tc.p}}
+		if v := s.fillProvider(t.Context(), providerView{}); v.Key != tc.want {
+			t.Errorf("%q, want %q", v.Key, tc.want)
+		}
+	}
+}
+
 func TestCheckProvider(t *testing.T) {
 	a := &account{check: forkcore.ProviderCheck{Outcome: forkcore.ProviderRefused, Detail: "status 401: <b>no</b>"}}
 	s := serve(t, withData(), func(o *Options) {
@@ -147,7 +165,7 @@ func TestCheckProvider(t *testing.T) {
 		t.Errorf("part of the page: %d %s", res.StatusCode, body)
 	}
 	res, body = s.ask(t, "POST", "/provider/check", "", "Cookie", cookie, "Sec-Fetch-Site", "same-origin", "Content-Type", "application/x-www-form-urlencoded")
-	if res.StatusCode != 200 || !strings.Contains(text(parse(t, body)), says) || !strings.Contains(body, "<h1>Provider</h1>") || !strings.Contains(body, "…wxyz") {
+	if res.StatusCode != 200 || !strings.Contains(text(parse(t, body)), says) || !strings.Contains(body, "<h1>Key and limits</h1>") || !strings.Contains(body, "…wxyz") {
 		t.Errorf("whole page: %d %s", res.StatusCode, body)
 	}
 	if d := cmp.Diff([]string{"claude-sonnet-5-5 true", "claude-sonnet-5-5 false"}, a.asked); d != "" {

@@ -140,7 +140,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err != nil {
 		return err
 	}
-	provider.KeyEnd, provider.Setting = model.KeyEnd, anthropic.EndpointKind
+	provider.HasKey, provider.KeyEnd, provider.Setting = model.HasKey, model.KeyEnd, anthropic.EndpointKind
 	provider.AccountID = func() string { return model.Scope().Account() }
 	if _, known := catalogue.Model(c.model); simulated && !known {
 		return fmt.Errorf("FORKYARD_MODEL: %q is not a model the simulator knows; use one of %s", c.model, strings.Join(catalogue.IDs(), ", "))

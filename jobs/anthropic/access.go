@@ -93,6 +93,9 @@ func KeyEnd(key string) string {
 // KeyEnd is KeyEnd of the key in use.
 func (c *Client) KeyEnd() string { return KeyEnd(c.access.Load().key) }
 
+// HasKey reports whether requests carry a key.
+func (c *Client) HasKey() bool { return c.access.Load().key != "" }
+
 const (
 	// sealPrefix names the form of a sealed key: salt, nonce and ciphertext in base64url.
 	sealPrefix = "fyk1."
