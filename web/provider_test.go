@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -145,7 +146,7 @@ func TestKeyInWords(t *testing.T) {
 		{Provider{HasKey: yes, KeyEnd: func() string { return "" }}, "a short one, of which nothing is shown"},
 		{Provider{HasKey: yes, KeyEnd: lastFour}, "…wxyz"},
 	} {
-		s := &Server{o: Options{Provider: tc.p}}
+		s := &Server{o: Options{Provider: tc.p, Now: time.Now, Simulated: true}}
 		if v := s.fillProvider(t.Context(), providerView{}); v.Key != tc.want {
 			t.Errorf("%q, want %q", v.Key, tc.want)
 		}
