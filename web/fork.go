@@ -158,9 +158,7 @@ func waitsFor(r forkcore.Run) string {
 			return "Waits"
 		case r.Reason.Code == forkcore.WaitRateLimit, r.Reason.Code == forkcore.CodeRateLimited:
 			return "Waits for the provider's rate limit, and goes on by itself"
-		case r.Reason.Code == forkcore.WaitProvider:
-			return "Waits for a key that works"
-		case r.Reason.Code == forkcore.CodeOverloaded, r.Reason.Code == forkcore.CodeProviderError, r.Reason.Code == forkcore.CodeStreamCut:
+		case r.Reason.Code == forkcore.WaitProvider, r.Reason.Code == forkcore.CodeOverloaded, r.Reason.Code == forkcore.CodeProviderError, r.Reason.Code == forkcore.CodeStreamCut:
 			return "Waits for the provider"
 		}
 		return "Waits: " + strings.ReplaceAll(r.Reason.Code, "_", " ")

@@ -223,7 +223,7 @@ func (d *driver) failedAttempt(ctx context.Context, me *forkcore.ModelError, acc
 			return fmt.Errorf("note that the key is refused: %w", err)
 		}
 		return &waitError{WaitFor{Reason: reason, Account: account}}
-	case me.Code == forkcore.CodeRateLimited:
+	case me.Code == forkcore.CodeRateLimited, me.Retryable && me.RetryAfter > 0: // an overloaded provider may say when as well
 		if err := d.e.o.Store.CoolDown(ctx, account, me.RetryAfter); err != nil {
 			return fmt.Errorf("note the provider's pause: %w", err)
 		}

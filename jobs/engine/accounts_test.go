@@ -39,11 +39,21 @@ func scoped(ramp bool) func(*engine.Options) {
 
 // B52: children that get 429 with retry-after 10 together wait together, and come back one after the other.
 func TestB52_OneCoolDownForAll(t *testing.T) {
+	for _, refusal := range []forkcore.ModelError{
+		{Code: forkcore.CodeRateLimited, Status: 429, Message: "slow down"},
+		{Code: forkcore.CodeOverloaded, Status: 529, Message: "overloaded"}, // which may say when as well
+	} {
+		t.Run(refusal.Code, func(t *testing.T) { testOneCoolDown(t, refusal) })
+	}
+}
+
+func testOneCoolDown(t *testing.T, refusal forkcore.ModelError) {
+	refusal.Retryable, refusal.RetryAfter = true, 10*time.Second
 	synctest.Test(t, func(t *testing.T) {
 		var children atomic.Int32
 		y := newYard(t, func(c call) reply {
 			if _, fork := c.directive(); fork && children.Add(1) <= 5 {
-				return reply{before: 100 * time.Millisecond, err: &forkcore.ModelError{Code: forkcore.CodeRateLimited, Status: 429, Message: "slow down", Retryable: true, RetryAfter: 10 * time.Second}}
+				return reply{before: 100 * time.Millisecond, err: &refusal}
 			}
 			return say(reportText)
 		}, scoped(false), func(o *engine.Options) { o.Gate = forkcore.GateOff })

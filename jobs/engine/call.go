@@ -52,7 +52,7 @@ func (d *driver) callModel(ctx context.Context) error {
 		}
 		d.e.log.Warn("model call failed, trying again", "run", d.run.ID, "attempt", attempt, "wait", wait, "err", me)
 		switch {
-		case me.Code == forkcore.CodeRateLimited && me.RetryAfter > 0 && account != "":
+		case me.RetryAfter > 0 && account != "":
 			continue // the account's cool-down is what it waits for
 		case wait > longWait:
 			code := forkcore.WaitProvider
