@@ -38,7 +38,7 @@ func TestRefusedKeyInTheBrowser(t *testing.T) {
 	tab := p.signIn("/sessions/" + earlier)
 	tab.Click("summary", "")
 	tab.Has("#session-head", "…OLD1")
-	tab.Open(p.base+"/sessions/" + id)
+	tab.Open(p.base + "/sessions/" + id)
 	if said := browsertest.Eval[string](tab, `document.querySelector("#provider-banner").textContent.trim()`); said != "" {
 		t.Fatalf("a banner while all is well: %s", said)
 	}
@@ -91,13 +91,13 @@ func TestRefusedKeyInTheBrowser(t *testing.T) {
 	}
 
 	t.Log("what was cached for the old key is as good as gone")
-	tab.Open(p.base+"/sessions/" + earlier)
+	tab.Open(p.base + "/sessions/" + earlier)
 	tab.Has("#session-head", "another one than …NEW3, which is in use: caches are cold")
 	tab.Has("#session-head dd", "cold")
 	if clock := p.get("/sessions/" + earlier)["cache_clock"]; clock != nil {
 		t.Errorf("cache_clock of another key: %v", clock)
 	}
-	tab.Open(p.base+"/sessions/" + id)
+	tab.Open(p.base + "/sessions/" + id)
 	tab.Has("#session-head", "…NEW3")
 
 	t.Log("a key that is taken again after a check in the banner")
