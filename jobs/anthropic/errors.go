@@ -175,6 +175,12 @@ func (c *Client) fromResponse(e *forkcore.ModelError, r forkcore.Request, res *h
 	v := classify(res.StatusCode, p)
 	v.apply(e)
 	e.Message = forkcore.CutText(e.Message, maxMessageBytes/2)
+	if p.kind == "" { // not the API's own words, so that it matters who says them
+		e.Message = fmt.Sprintf("%s answered with status %d: %s", c.baseURL, res.StatusCode, e.Message)
+	}
+	if p.page && v.hint == "" {
+		v.hint = "that is a web page: check that ANTHROPIC_BASE_URL points to a Messages API, and any proxy between"
+	}
 	if res.StatusCode == http.StatusNotFound {
 		v.hint = fmt.Sprintf("check that %s/v1/messages exists and offers the model %q", c.baseURL, modelOf(r))
 	}

@@ -105,8 +105,8 @@ func TestProviderErrorShapes(t *testing.T) {
 		{"FastAPI list", "", `{"detail":[{"loc":["body","max_tokens",0],"msg":"too small","type":"x"}]}`, providerError{message: "body.max_tokens.0: too small"}},
 		{"message alone", "", `{"message":"m"}`, providerError{message: "m"}},
 		{"plain text", "text/plain", " upstream \n", providerError{message: "upstream"}},
-		{"page with a title", "text/html; charset=utf-8", "<html><head><title>502 Bad\nGateway</title></head><body>x</body></html>", providerError{message: "502 Bad Gateway"}},
-		{"page without", "", "<h1>Bad &amp; sad</h1>", providerError{message: "Bad & sad"}},
+		{"page with a title", "text/html; charset=utf-8", "<html><head><title>502 Bad\nGateway</title></head><body>x</body></html>", providerError{message: "502 Bad Gateway", page: true}},
+		{"page without", "", "<h1>Bad &amp; sad</h1>", providerError{message: "Bad & sad", page: true}},
 		{"nothing", "", "", providerError{}},
 		{"another JSON", "", `[1]`, providerError{message: "[1]"}},
 	} {

@@ -15,7 +15,8 @@ type providerError struct {
 	kind    string // error.type
 	code    string // error_code of the details, or the code of other servers
 	message string
-	status  int // that the body names; 0 = none
+	status  int  // that the body names; 0 = none
+	page    bool // it was a page for people, from whatever answers there or stands between
 }
 
 // parseProviderError reads an error body or the data of an error event. The forms: the API's own
@@ -27,7 +28,7 @@ func parseProviderError(contentType string, body []byte) providerError {
 	if !validJSON(body) {
 		kind, _, _ := mime.ParseMediaType(contentType)
 		if kind == "text/html" || bytes.HasPrefix(body, []byte("<")) {
-			return providerError{message: pageText(string(body))}
+			return providerError{message: pageText(string(body)), page: true}
 		}
 		return providerError{message: strings.TrimSpace(string(body))}
 	}

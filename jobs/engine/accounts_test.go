@@ -449,8 +449,7 @@ func (m ended) Stream(context.Context, forkcore.Request) iter.Seq2[forkcore.Mode
 func TestRefusedAfterTheReplacement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var late atomic.Bool
-		var s *simulated
-		s = newSimulated(t, modelsim.Options{}, func(o *engine.Options) { o.Store = delayedRefusals{o.Store, &late} })
+		s := newSimulated(t, modelsim.Options{}, func(o *engine.Options) { o.Store = delayedRefusals{o.Store, &late} })
 		s.ask("first")
 		s.sim.RevokeKey("sim")
 		late.Store(true)
