@@ -12,7 +12,6 @@ import (
 
 	"forkyard/forkcore"
 	"forkyard/jobs/engine"
-	"forkyard/modelsim"
 )
 
 // A request that was under way when its key was replaced, and is then refused because the old key was revoked, goes on
@@ -20,8 +19,7 @@ import (
 func TestReplacedWhileRequestsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		started, replaced := make(chan struct{}), make(chan struct{})
-		y := newYard(t, nil, func(o *engine.Options) { o.Dashboard = true })
-		m := newSwitched("old")
+		y, m := newSwitchedYard(t)
 		m.answer = func(key string) reply {
 			if key == "old" {
 				close(started)
@@ -30,10 +28,6 @@ func TestReplacedWhileRequestsRun(t *testing.T) {
 			}
 			return say("ok")
 		}
-		o := y.options
-		o.Model = m
-		y.engine, _ = y.start(o)
-		y.queue.executor(y.engine)
 		id := y.send("go")
 		<-started
 		if check, _, err := y.engine.ReplaceKey(y.ctx, "new"); err != nil || check.Outcome != forkcore.ProviderOK {
@@ -41,33 +35,6 @@ func TestReplacedWhileRequestsRun(t *testing.T) {
 		}
 		close(replaced)
 		want(t, "state", y.ended(id).State, forkcore.Done)
-	})
-}
-
-// A worker that still has the old key when the dashboard comes back with another one does not take runs away from the
-// worker that follows it.
-func TestWorkerIsRestartedAfterTheDashboard(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSimulated(t, modelsim.Options{}, func(o *engine.Options) { o.Dashboard = true })
-		s.ask("first")
-		s.sim.RevokeKey("sim")
-		id := s.send("second")
-		s.until("the run waits", func() bool { return s.run(id).State == forkcore.Waiting })
-		another := simulatorClient(t, s.sim, "another")
-		s.elsewhere(func(o *engine.Options) { o.Model = another })   // the dashboard is back
-		s.elsewhere(func(o *engine.Options) { o.Dashboard = false }) // the worker is not
-		if _, err := s.store.WakeWaiting(s.ctx, s.sessionNow().Account, false); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		time.Sleep(time.Minute)
-		before := len(s.queue.noted())
-		time.Sleep(10 * time.Minute)
-		if n := len(s.queue.noted()) - before; n > 60 {
-			t.Errorf("%d wakes in ten minutes", n)
-		}
-		s.elsewhere(func(o *engine.Options) { o.Model, o.Dashboard = another, false })
-		want(t, "state", s.ended(id).State, forkcore.Done)
 	})
 }
 
@@ -145,18 +112,13 @@ func TestLookingTakesNoPlace(t *testing.T) {
 // What was begun with another key is finished though the page that asked for it went away.
 func TestReplaceOutlivesThePage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		y := newYard(t, nil, func(o *engine.Options) { o.Dashboard = true })
-		m := newSwitched("old")
+		y, m := newSwitchedYard(t)
 		m.answer = func(key string) reply {
 			if key == "old" {
 				return reply{err: &forkcore.ModelError{Code: forkcore.CodeProviderAuth, Status: 401, Message: "revoked", KeyRefused: true}}
 			}
 			return say("ok")
 		}
-		o := y.options
-		o.Model = m
-		y.engine, _ = y.start(o)
-		y.queue.executor(y.engine)
 		id := y.send("go")
 		y.until("the run waits", func() bool { return y.run(id).State == forkcore.Waiting })
 		ctx, cancel := context.WithCancel(y.ctx)
@@ -164,6 +126,12 @@ func TestReplaceOutlivesThePage(t *testing.T) {
 		_, _, _ = y.engine.ReplaceKey(ctx, "new")
 		want(t, "state", y.ended(id).State, forkcore.Done)
 	})
+}
+
+// newSwitchedYard is a yard whose dashboard has such a model with the key "old".
+func newSwitchedYard(t *testing.T) (*yard, *switched) {
+	m := newSwitched("old")
+	return newYard(t, nil, func(o *engine.Options) { o.Dashboard, o.Model = true, m }), m
 }
 
 // switched is a model whose key can be replaced. A sealed key is "old key>new key".
