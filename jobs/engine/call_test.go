@@ -51,6 +51,8 @@ func TestRetries(t *testing.T) {
 		{"empty answer", []reply{{stop: "end_turn"}}, forkcore.Failed, forkcore.CodeNoOutput, "ok", 0, 0},
 		{"refusal", []reply{{blocks: say("I will not").blocks, stop: "refusal"}}, forkcore.Failed, forkcore.CodeRefusal, "ok", 0, 0},
 		{"cut at the output limit", []reply{{blocks: say("half of").blocks, stop: "max_tokens"}}, forkcore.Failed, forkcore.CodeTruncated, "ok", 0, 0},
+		{"window full", []reply{{blocks: say("half of").blocks, stop: "model_context_window_exceeded"}}, forkcore.Failed, forkcore.CodeContextWindow, "ok", 0, 0},
+		{"stop sequence", []reply{{blocks: say("yes").blocks, stop: "stop_sequence"}}, forkcore.Done, "", "ok", 0, 0},
 		{"cut inside a tool call", []reply{{blocks: []string{use("t1", "Bash", `{}`)}, stop: "max_tokens"}}, forkcore.Failed, forkcore.CodeTruncated, "ok", 0, 0},
 	}
 	for _, tt := range tests {
@@ -65,7 +67,11 @@ func TestRetries(t *testing.T) {
 				want(t, "statuses", y.statuses(r.ID), tt.statuses)
 				if tt.code == "" {
 					want(t, "state", r.State, tt.state)
-					want(t, "log", y.log(y.session.ID), "turn_start user assistant turn_end")
+					log := "turn_start user assistant turn_end"
+					if stop := tt.replies[len(tt.replies)-1].stop; stop == "stop_sequence" {
+						log = "turn_start user assistant stop:" + stop + " turn_end"
+					}
+					want(t, "log", y.log(y.session.ID), log)
 				} else {
 					y.wantReason(r, tt.state, tt.code)
 				}
