@@ -116,14 +116,18 @@ func TestPages(t *testing.T) {
 	look("request", "/runs/"+forks[0]+"/requests/2")
 	look("checks", "/checks")
 	allowKey(t, sim, "sim", false)
-	tab.Open(p.base + "/provider")
-	tab.Click("button", "Check with a cache probe")
-	tab.Has("#provider-banner", "The provider refuses the key")
+	waiting := p.must(202, "POST", session+"/forks", object{"directives": []any{object{"prompt": "List what changed."}, object{"prompt": "List what is left."}}})["runs"].([]any)
+	eventually(t, "the forks to wait for a key", func() bool {
+		return p.get("/provider")["waiting"] == float64(len(waiting))
+	})
 	look("key-refused", session)
 	allowKey(t, sim, "sim", true)
 	tab.Open(p.base + "/provider")
 	tab.Click("button", "Check with a cache probe")
 	tab.Wait("the banner to go", `document.querySelector("#provider-banner").textContent.trim() === ""`)
+	for _, r := range waiting {
+		p.ended(r.(object)["id"].(string))
+	}
 	look("compare", "/compare?a="+forks[0]+":1&b="+forks[1]+":1")
 	tab.Tolerate("/nowhere: status 404")
 	look("", "/sessions/nowhere")
