@@ -100,6 +100,11 @@ func whyWithoutUsage(row forkcore.RequestRow) whyView {
 		v.Sentence = "Cut off before the provider said what it read, so that is unknown, not zero."
 		v.Advice = "The provider's own bill has the figure, should there be one."
 	case forkcore.RequestError:
+		if row.KeyRefused {
+			v.Sentence = "The provider refused the key: it read and wrote nothing, and bills nothing."
+			v.Advice = "It goes on with a key that works, as a request of its own."
+			break
+		}
 		v.Sentence = "Failed before the provider said what it read, so that is unknown. A refused request reads and writes nothing."
 		v.Advice = "The error of the request says what went wrong; a retry is a request of its own."
 	default:

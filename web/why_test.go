@@ -47,6 +47,7 @@ func TestNewWhy(t *testing.T) {
 		{"in flight", forkcore.RequestRow{Status: forkcore.RequestOpen, ExpectedRead: n(70)}, "unknown", []string{"In flight", "Expected are 70 tokens."}, ""},
 		{"cut off", forkcore.RequestRow{Status: forkcore.RequestAborted, ExpectedRead: n(70)}, "unknown", []string{"unknown, not zero"}, "bill"},
 		{"failed", forkcore.RequestRow{Status: forkcore.RequestError}, "unknown", []string{"Failed before"}, "retry"},
+		{"refused key", forkcore.RequestRow{Status: forkcore.RequestError, KeyRefused: true}, "unknown", []string{"The provider refused the key: it read and wrote nothing"}, "a key that works"},
 		{"no usage", forkcore.RequestRow{Status: forkcore.RequestOK}, "unknown", []string{"answered without saying"}, "bill"},
 	}
 	for _, tt := range tests {
