@@ -226,6 +226,11 @@ func TestBanner(t *testing.T) {
 		if strings.Count(said, "The provider refuses the key …wxyz: invalid <x-api-key>") != 1 || !strings.Contains(said, "7 runs waiting; nothing is lost.") {
 			t.Errorf("%s: %s", path, said)
 		}
+		for _, to := range []string{`<a href="/provider">Key and limits</a>`, `<a href="/models">Models</a>`} {
+			if !strings.Contains(body, to) {
+				t.Errorf("%s has no way to %s", path, to)
+			}
+		}
 	}
 	if _, body := s.ask(t, "GET", "/login", ""); strings.Contains(body, "refuses the key") || strings.Contains(body, "provider-banner") {
 		t.Errorf("who is not signed in is told: %s", body)
