@@ -111,8 +111,19 @@ func (s *Scenario) Reply(ctx context.Context, req *Request) (Reply, error) {
 	// A 400, because clients do not repeat it: the same request would find no rule again.
 	return Reply{Fault: &Fault{
 		Kind: FaultStatus, Status: http.StatusBadRequest,
-		Message: fmt.Sprintf("scenario %s: no rule matches (turn %d, attempt %d, last text %q)", s.name, v.turn, v.attempt, prefix(v.lastText, 80)),
+		Message: fmt.Sprintf("scenario %s: no rule matches (turn %d, attempt %d, last text %q, tools offered: %s; results: %s)",
+			s.name, v.turn, v.attempt, prefix(v.lastText, 80), listed(v.req.Tools, func(t Tool) string { return t.Name }),
+			listed(v.results, func(r toolResult) string { return r.tool })),
 	}}, nil
+}
+
+// listed joins the names of items for a message.
+func listed[T any](items []T, name func(T) string) string {
+	names := make([]string, len(items))
+	for i, item := range items {
+		names[i] = name(item)
+	}
+	return cmp.Or(prefix(strings.Join(names, ", "), 200), "none")
 }
 
 // choose counts the request and returns the answer of the first rule that matches, nil for none.
