@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"os"
@@ -71,11 +72,13 @@ func follow(ctx context.Context, server *modelsim.Server, path, last string, w i
 	}
 }
 
-// stamp tells versions of a file apart; empty when it cannot be read.
+// stamp tells versions of a file apart by what is in them: size and time are the same for two that are written within a tick
+// of the file system's clock. It is empty when the file cannot be read.
 func stamp(path string) string {
-	info, err := os.Stat(path)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return ""
 	}
-	return fmt.Sprint(info.ModTime().UnixNano(), info.Size())
+	sum := sha256.Sum256(data)
+	return string(sum[:])
 }
