@@ -152,7 +152,8 @@ func unknownModel(id string) *apiError {
 
 func (s *Server) listModels(w http.ResponseWriter, r *http.Request) *apiError {
 	limit := 20
-	if v := r.URL.Query().Get("limit"); v != "" {
+	query := r.URL.Query()
+	if v := query.Get("limit"); v != "" {
 		n, err := strconv.Atoi(v)
 		if err != nil || n < 1 || n > 1000 {
 			return invalid("limit: Input should be between 1 and 1000")
@@ -160,7 +161,6 @@ func (s *Server) listModels(w http.ResponseWriter, r *http.Request) *apiError {
 		limit = n
 	}
 	stages := []string{"active", "deprecated"}
-	query := r.URL.Query()
 	if asked := slices.Concat(query["lifecycle"], query["lifecycle[]"]); len(asked) > 0 {
 		stages = strings.Split(strings.Join(asked, ","), ",")
 	}
@@ -170,22 +170,21 @@ func (s *Server) listModels(w http.ResponseWriter, r *http.Request) *apiError {
 		}
 	}
 	all := slices.DeleteFunc(slices.Clone(s.models), func(m model) bool { return !slices.Contains(stages, m.info().Lifecycle) })
-	after, before := r.URL.Query().Get("after_id"), r.URL.Query().Get("before_id")
-	if i := slices.IndexFunc(all, func(m model) bool { return m.id == after }); i >= 0 {
+	index := func(id string) int { return slices.IndexFunc(all, func(m model) bool { return m.id == id }) }
+	if i := index(query.Get("after_id")); i >= 0 {
 		all = all[i+1:]
 	}
-	for i, m := range all {
-		if m.id == before && before != "" {
-			all = all[max(0, i-limit):i]
-			break
-		}
+	more := len(all) > limit // in the direction of the request
+	if i := index(query.Get("before_id")); i >= 0 {
+		more = i > limit
+		all = all[max(0, i-limit):i]
 	}
 	page := struct {
 		Data    []modelInfo `json:"data"`
 		HasMore bool        `json:"has_more"`
 		FirstID *string     `json:"first_id"`
 		LastID  *string     `json:"last_id"`
-	}{Data: []modelInfo{}, HasMore: len(all) > limit}
+	}{Data: []modelInfo{}, HasMore: more}
 	for i := range all[:min(limit, len(all))] {
 		page.Data = append(page.Data, all[i].info())
 	}

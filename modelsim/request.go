@@ -131,6 +131,12 @@ var fields = map[string]bool{
 	"service_tier": true, "speed": true, "container": true, "inference_geo": true,
 }
 
+// countFields are those that count_tokens takes: of the settings only what becomes part of the prompt.
+var countFields = map[string]bool{
+	"model": true, "messages": true, "system": true, "tools": true, "tool_choice": true, "thinking": true, "output_config": true,
+	"cache_control": true, "speed": true,
+}
+
 // efforts are the levels of output_config.effort.
 var efforts = []string{"low", "medium", "high", "xhigh", "max"}
 
@@ -151,8 +157,12 @@ func parse(body []byte, version string, betas []string, counting bool) (*prompt,
 	if p.top = members(body); p.top == nil && !isObject(body[skipSpace(body, 0):]) {
 		return nil, invalid("Input should be a valid dictionary or object")
 	}
+	taken := fields
+	if counting {
+		taken = countFields
+	}
 	for _, m := range p.top {
-		if fields[m.name] || sampling[m.name] && version == versionOld {
+		if taken[m.name] || sampling[m.name] && version == versionOld && !counting {
 			continue
 		}
 		return nil, invalid("%s: Extra inputs are not permitted", m.name)
@@ -208,10 +218,37 @@ func (p *prompt) parseScalars(counting bool) *apiError {
 		}
 	}
 	if raw := lookup(p.top, "diagnostics"); !isNull(raw) {
-		if !isObject(raw) {
-			return invalid("diagnostics: Input should be a valid dictionary")
+		if err := checkStrings("diagnostics", raw, "previous_message_id"); err != nil {
+			return err
 		}
 		p.diagnose, p.previousID = true, text(lookup(members(raw), "previous_message_id"))
+	}
+	if raw := lookup(p.top, "metadata"); !isNull(raw) {
+		if err := checkStrings("metadata", raw, "user_id"); err != nil {
+			return err
+		}
+	}
+	if raw := lookup(p.top, "service_tier"); !isNull(raw) && text(raw) != "auto" && text(raw) != "standard_only" {
+		return invalid("service_tier: Input should be 'auto' or 'standard_only'")
+	}
+	if raw := lookup(p.top, "inference_geo"); !isNull(raw) && !isString(raw) {
+		return invalid("inference_geo: Input should be a valid string")
+	}
+	return nil
+}
+
+// checkStrings checks that raw is an object of nothing but these members, each a string or null.
+func checkStrings(path string, raw []byte, names ...string) *apiError {
+	if !isObject(raw) {
+		return invalid("%s: Input should be a valid dictionary", path)
+	}
+	for _, m := range members(raw) {
+		switch {
+		case !slices.Contains(names, m.name):
+			return invalid("%s.%s: Extra inputs are not permitted", path, m.name)
+		case !isNull(m.value) && !isString(m.value):
+			return invalid("%s.%s: Input should be a valid string", path, m.name)
+		}
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -224,6 +225,9 @@ func TestCountTokens(t *testing.T) {
 		{`{"model":"claude-sonnet-5-5","messages":[` + ask + "," + calls + `]}`, 400, "`tool_use` ids were found"},
 		{`{"model":"claude-sonnet-5-5","messages":[` + ask + `],"tool_choice":{"type":"auto"}}`, 400, "tool_choice may only be specified"},
 		{`{"model":"claude-sonnet-4-5","messages":[` + ask + `]}`, 404, "model: claude-sonnet-4-5"}, // retired
+		// What is no part of the prompt is not taken.
+		{`{"model":"claude-sonnet-5-5","max_tokens":5,"messages":[` + ask + `]}`, 400, "max_tokens: Extra inputs are not permitted"},
+		{`{"model":"claude-sonnet-5-5","stream":true,"messages":[` + ask + `]}`, 400, "stream: Extra inputs are not permitted"},
 	} {
 		res, body := send(t, "POST", url+"/v1/messages/count_tokens", tc.body)
 		if res.StatusCode != tc.status || !strings.Contains(string(body), tc.want) {
@@ -279,35 +283,56 @@ func TestOtherOrigins(t *testing.T) {
 	}
 }
 
+// Pages lead through the whole list, forwards and backwards.
 func TestModelsPages(t *testing.T) {
 	_, url := start(t, Options{})
-	var ids []string
-	after := ""
-	for range 20 {
-		_, body := send(t, "GET", url+"/v1/models?limit=5&after_id="+after, "")
-		var page struct {
-			Data []struct {
-				ID             string
-				MaxInputTokens int `json:"max_input_tokens"`
-			}
-			HasMore bool   `json:"has_more"`
-			LastID  string `json:"last_id"`
-		}
-		if err := json.Unmarshal(body, &page); err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range page.Data {
-			ids = append(ids, m.ID)
-			if m.MaxInputTokens < 200_000 {
-				t.Errorf("%s: max_input_tokens = %d", m.ID, m.MaxInputTokens)
-			}
-		}
-		if after = page.LastID; !page.HasMore {
-			break
+	var want []string
+	for _, m := range models() {
+		if !m.retired {
+			want = append(want, m.id)
 		}
 	}
-	if len(ids) != len(models())-1 || ids[0] != models()[0].id {
-		t.Errorf("pages gave %v", ids)
+	for _, tc := range []struct {
+		cursor   string
+		from     string
+		backward bool
+		want     []string
+	}{
+		{cursor: "after_id", want: want},
+		{cursor: "before_id", from: want[len(want)-1], backward: true, want: want[:len(want)-1]},
+	} {
+		var ids []string
+		for at, more := tc.from, true; more; {
+			_, body := send(t, "GET", url+"/v1/models?limit=5&"+tc.cursor+"="+at, "")
+			var page struct {
+				Data []struct {
+					ID             string
+					MaxInputTokens int `json:"max_input_tokens"`
+				}
+				HasMore bool   `json:"has_more"`
+				FirstID string `json:"first_id"`
+				LastID  string `json:"last_id"`
+			}
+			if err := json.Unmarshal(body, &page); err != nil || len(page.Data) == 0 {
+				t.Fatalf("%s: %v", body, err)
+			}
+			var here []string
+			for _, m := range page.Data {
+				here = append(here, m.ID)
+				if m.MaxInputTokens < 200_000 {
+					t.Errorf("%s: max_input_tokens = %d", m.ID, m.MaxInputTokens)
+				}
+			}
+			if tc.backward {
+				at, ids = page.FirstID, append(here, ids...)
+			} else {
+				at, ids = page.LastID, append(ids, here...)
+			}
+			more = page.HasMore
+		}
+		if !slices.Equal(ids, tc.want) {
+			t.Errorf("pages by %s gave %v", tc.cursor, ids)
+		}
 	}
 }
 

@@ -1,9 +1,9 @@
 package modelsim
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 )
@@ -131,26 +131,40 @@ func (p *prompt) checkTools() *apiError {
 		}
 		seen[name] = true
 	}
+	return p.checkToolChoice(seen)
+}
+
+// checkToolChoice checks tool_choice against the names of the tools.
+func (p *prompt) checkToolChoice(tools map[string]bool) *apiError {
 	if p.toolChoice == nil {
 		return nil
 	}
 	choice := members(p.toolChoice)
-	switch kind := text(lookup(choice, "type")); kind {
-	case "auto", "none":
-	case "any", "tool":
+	kind := text(lookup(choice, "type"))
+	if !slices.Contains([]string{"auto", "any", "tool", "none"}, kind) {
+		return invalid("tool_choice.type: Input should be 'auto', 'any', 'tool' or 'none'")
+	}
+	for _, m := range choice {
+		switch {
+		case m.name == "type", m.name == "name" && kind == "tool":
+		case m.name != "disable_parallel_tool_use" || kind == "none":
+			return invalid("tool_choice.%s.%s: Extra inputs are not permitted", kind, m.name)
+		case !isNull(m.value) && string(m.value) != "true" && string(m.value) != "false":
+			return invalid("tool_choice.%s.disable_parallel_tool_use: Input should be a valid boolean", kind)
+		}
+	}
+	if kind == "any" || kind == "tool" {
 		if p.model.noForcedTool {
 			return invalid(`tool_choice: type "tool" and "any" are not supported for this model`)
 		}
 		if p.MaxTokens == 0 && lookup(p.top, "max_tokens") != nil {
 			return invalid(`max_tokens: 0 is not supported with tool_choice type %q`, kind)
 		}
-		if name := text(lookup(choice, "name")); kind == "tool" && !seen[name] {
+		if name := text(lookup(choice, "name")); kind == "tool" && !tools[name] {
 			return invalid("Tool '%s' not found in provided tools", name)
 		}
-	default:
-		return invalid("tool_choice.type: Input should be 'auto', 'any', 'tool' or 'none'")
 	}
-	if len(seen) == 0 {
+	if len(tools) == 0 {
 		return invalid("tool_choice may only be specified while providing tools.")
 	}
 	return nil
@@ -175,9 +189,13 @@ func (p *prompt) checkThinking() *apiError {
 		if !p.model.thinks(kind) {
 			return invalid(`"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.`)
 		}
-		budget := 0
-		if _, err := fmt.Sscanf(string(lookup(members(p.thinking), "budget_tokens")), "%d", &budget); err != nil {
+		raw := lookup(members(p.thinking), "budget_tokens")
+		if raw == nil {
 			return invalid("thinking.enabled.budget_tokens: Field required")
+		}
+		budget, err := strconv.Atoi(string(raw))
+		if err != nil {
+			return invalid("thinking.enabled.budget_tokens: Input should be a valid integer")
 		}
 		if budget < 1024 {
 			return invalid("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
