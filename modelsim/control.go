@@ -30,6 +30,8 @@ func (s *Server) Forget() {
 // What changes something is refused to a page of another origin: a browser would let it post here unseen.
 func (s *Server) control() {
 	own := http.NewServeMux()
+	own.HandleFunc("GET /_sim", home)
+	own.HandleFunc("GET /_sim/{$}", home)
 	own.HandleFunc("GET /_sim/requests", s.showRequests)
 	own.HandleFunc("GET /_sim/cache", s.showCache)
 	own.HandleFunc("POST /_sim/keys", s.setKey)
@@ -45,6 +47,25 @@ func (s *Server) control() {
 	}))
 	s.mux.Handle("/_sim", guarded.Handler(own))
 	s.mux.Handle("/_sim/", guarded.Handler(own))
+}
+
+// home tells a person with a browser what there is.
+func home(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("content-type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, `Simulated Messages API
+
+POST   /v1/messages
+POST   /v1/messages/count_tokens
+GET    /v1/models
+GET    /v1/models/{id}
+
+GET    /_sim/requests?after=n   what /v1/messages received, and what became of it
+GET    /_sim/cache              the living cache entries
+POST   /_sim/keys               {"key": "the key", "allowed": true or false}
+POST   /_sim/scenario           a scenario, as YAML
+DELETE /_sim/scenario           back to the scenario of the start
+DELETE /_sim                    forget entries, requests and what keys have used up
+`)
 }
 
 // setKey takes {"key": "…", "allowed": bool}.

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"io"
 	"log/slog"
 	mathrand "math/rand/v2"
@@ -113,10 +112,7 @@ func New(opts Options) *Server {
 	s.mux.HandleFunc("GET /v1/models", s.api(s.listModels))
 	s.mux.HandleFunc("GET /v1/models/{id}", s.api(s.getModel))
 	s.control()
-	s.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("content-type", "text/plain; charset=utf-8")
-		fmt.Fprintln(w, "Simulated Messages API. POST /v1/messages; see /_sim/requests and /_sim/cache.")
-	})
+	s.mux.HandleFunc("GET /{$}", home)
 	s.mux.HandleFunc("/", s.api(func(http.ResponseWriter, *http.Request) *apiError {
 		return &apiError{status: http.StatusNotFound, kind: "not_found_error", message: "Not found"}
 	}))
@@ -131,6 +127,15 @@ func (s *Server) Requests() []Captured { return s.record.list() }
 
 // CacheEntries returns the living cache entries, oldest first.
 func (s *Server) CacheEntries() []Entry { return s.cache.list(s.opts.Now()) }
+
+// Key returns a key that requests may use: the first of those that are valid, "sim" where any is. Keys that were revoked
+// since are not looked at.
+func (s *Server) Key() string {
+	if keys := s.live.Load().Keys; len(keys) > 0 {
+		return keys[0]
+	}
+	return "sim"
+}
 
 // caller is who sent a request.
 type caller struct {
@@ -161,15 +166,28 @@ func (s *Server) api(handle func(http.ResponseWriter, *http.Request) *apiError) 
 			err = checkHeaders(r)
 		}
 		r = r.WithContext(context.WithValue(r.Context(), callerKey{}, c))
-		if err == nil {
+		served := err == nil
+		if served {
 			err = handle(w, r)
 		} else if r.Method == http.MethodPost {
 			s.refuse(r, err)
+		}
+		if !served || r.URL.Path != messagesPath { // those that were served write a line of their own
+			s.logCall(r, c.requestID, err)
 		}
 		if err != nil {
 			err.write(w, c.requestID)
 		}
 	}
+}
+
+// logCall logs a request that did not come to be an exchange of messages.
+func (s *Server) logCall(r *http.Request, id string, err *apiError) {
+	attrs := []slog.Attr{slog.String("request_id", id), slog.String("method", r.Method), slog.String("path", r.URL.Path)}
+	if err != nil {
+		attrs = append(attrs, slog.String("error", err.Error()))
+	}
+	s.log.LogAttrs(r.Context(), slog.LevelInfo, "call", attrs...)
 }
 
 // messagesPath is the endpoint whose requests are recorded and limited.

@@ -336,11 +336,54 @@ func TestModelsPages(t *testing.T) {
 	}
 }
 
+// The first page names all calls, and is there without a key.
 func TestHome(t *testing.T) {
 	_, url := start(t, Options{})
-	for _, method := range []string{"GET", "HEAD"} {
-		if res, _ := send(t, method, url+"/", "", without("x-api-key")); res.StatusCode != 200 {
-			t.Errorf("%s / = %d", method, res.StatusCode)
+	for _, path := range []string{"/", "/_sim", "/_sim/"} {
+		for _, method := range []string{"GET", "HEAD"} {
+			res, body := send(t, method, url+path, "", without("x-api-key"))
+			if res.StatusCode != 200 || method == "GET" && !strings.Contains(string(body), "/_sim/requests?after=n") {
+				t.Errorf("%s %s = %d %s", method, path, res.StatusCode, body)
+			}
+		}
+	}
+	_, body := send(t, "GET", url+"/", "")
+	n := 0
+	for line := range strings.Lines(string(body)) {
+		f := strings.Fields(line)
+		if len(f) < 2 || !strings.HasPrefix(f[1], "/") {
+			continue
+		}
+		n++
+		if res, answer := send(t, f[0], url+f[1], ""); res.StatusCode == 405 || strings.Contains(string(answer), "ot found") {
+			t.Errorf("%s %s: %d %s", f[0], f[1], res.StatusCode, answer)
+		}
+	}
+	if n != 10 {
+		t.Errorf("%d calls named, want 10:\n%s", n, body)
+	}
+}
+
+// Each request leaves one line in the log, also one that is refused or goes to another endpoint than messages.
+func TestLog(t *testing.T) {
+	var log bytes.Buffer
+	sim := New(Options{Mind: say(TextBlock("hi")), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	for _, tc := range []struct {
+		method, path, body string
+		change             header
+		want               string
+	}{
+		{"POST", "/v1/messages", hello, without("x-none"), "msg=messages"},
+		{"POST", "/v1/messages", "{}", without("x-none"), "model: Field required"},
+		{"POST", "/v1/messages", hello, without("x-api-key"), "invalid x-api-key"},
+		{"POST", "/v1/messages/count_tokens", "{}", without("x-none"), "path=/v1/messages/count_tokens error=\"400"},
+		{"GET", "/v1/models", "", without("x-none"), "path=/v1/models"},
+		{"GET", "/v1/batches", "", without("x-none"), "404 not_found_error"},
+	} {
+		log.Reset()
+		sim.ServeHTTP(httptest.NewRecorder(), newRequest(t.Context(), tc.method, tc.path, tc.body, tc.change))
+		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, tc.want) {
+			t.Errorf("%s %s: logged %q, want one line with %q", tc.method, tc.path, got, tc.want)
 		}
 	}
 }

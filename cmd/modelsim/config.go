@@ -83,7 +83,7 @@ func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (c
 	flags.Uint64Var(&c.seed, "seed", 0, "seed of what is drawn at random")
 	flags.Int64Var(&c.credit, "credit", 0, "tokens that each key may use before requests are a 402; 0 = no bound")
 	flags.StringVar(&c.keys, "keys", "", "comma-separated valid keys; empty = any")
-	flags.BoolVar(&c.verbose, "v", false, "log each request")
+	flags.BoolVar(&c.verbose, "v", false, "log each request and its answer")
 	flags.StringVar(&c.check, "check", "", "read this scenario file, tell its mistakes and end: 0 without any, 1 with some")
 	flags.BoolVar(&c.schema, "schema", false, "print the JSON Schema of scenario files and end")
 	flags.BoolVar(&c.list, "list", false, "list the built-in scenarios and end")
@@ -100,7 +100,7 @@ func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (c
 		}
 		if v := getenv(envName(f.Name)); v != "" {
 			if err := flags.Set(f.Name, v); err != nil {
-				bad = append(bad, fmt.Errorf("%s: %w", envName(f.Name), err))
+				bad = append(bad, fmt.Errorf("%s=%q (%s): %w", envName(f.Name), v, f.Usage, err))
 			}
 		}
 	})

@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	case c.list:
 		return listScenarios(stdout)
 	case c.check != "":
-		s, err := modelsim.LoadScenario(c.check)
+		s, err := loadScenario(c.check)
 		if err == nil {
 			fmt.Fprintf(stdout, "%s: no mistakes\n", s.Name())
 		}
@@ -79,7 +79,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
-	banner(stdout, listener.Addr().String(), scenario)
+	banner(stdout, listener.Addr().String(), sim.Key(), scenario)
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {
@@ -97,12 +97,12 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 }
 
 // banner says where it listens, what answers and where to look.
-func banner(w io.Writer, addr string, scenario *modelsim.Scenario) {
-	fmt.Fprintf(w, "Simulated Messages API on http://%[1]s\nPoint a client at it:\n\n  ANTHROPIC_BASE_URL=http://%[1]s ANTHROPIC_API_KEY=sim\n\n", addr)
+func banner(w io.Writer, addr, key string, scenario *modelsim.Scenario) {
+	fmt.Fprintf(w, "Simulated Messages API on http://%[1]s\nPoint a client at it:\n\n  ANTHROPIC_BASE_URL=http://%[1]s ANTHROPIC_API_KEY=%[2]s\n\n", addr, key)
 	if scenario == nil {
 		fmt.Fprintln(w, "Answers: the built-in player. Others: modelsim -list, or a file of your own: modelsim -scenario file.yaml")
 	} else {
 		fmt.Fprintf(w, "Answers: scenario %s. %s\n", scenario.Name(), scenario.Description())
 	}
-	fmt.Fprintf(w, "Received requests: http://%[1]s/_sim/requests   Cache entries: http://%[1]s/_sim/cache\n", addr)
+	fmt.Fprintf(w, "What it received, what it keeps and how to change it: http://%s/\n", addr)
 }

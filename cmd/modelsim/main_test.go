@@ -37,7 +37,7 @@ func TestParseConfig(t *testing.T) {
 		},
 		{name: "unknown flag", args: []string{"-x"}, bad: "-x"},
 		{name: "argument", args: []string{"serve"}, bad: "serve"},
-		{name: "bad variable", env: map[string]string{"MODELSIM_SEED": "many"}, bad: "MODELSIM_SEED"},
+		{name: "bad variable", env: map[string]string{"MODELSIM_SEED": "many"}, bad: `MODELSIM_SEED="many" (seed of what is drawn at random)`},
 		{name: "miss rate", args: []string{"-miss-rate", "2"}, bad: "0 to 1"},
 		{name: "negative delay", args: []string{"-delta-delay", "-1s"}, bad: "negative"},
 	} {
@@ -87,7 +87,9 @@ func TestCommands(t *testing.T) {
 		{[]string{"-check", bad}, "", "answer"},
 		{[]string{"-check", filepath.Join(dir, "none.yaml")}, "", "none.yaml"},
 		{[]string{"-scenario", "builtin:overloaded-midstream"}, "", "overloaded-mid-stream"},
-		{[]string{"-scenario", bad}, "", "bad.yaml:2:5"},
+		{[]string{"-scenario", bad}, "", "mistakes:\n" + bad + ":2:5"},
+		{[]string{"-check", "builtin:refusal"}, "builtin:refusal: no mistakes", ""},
+		{[]string{"-scenario", "refusal"}, "", "the example of that name is builtin:refusal"},
 	} {
 		var out bytes.Buffer
 		err := run(t.Context(), tc.args, noEnv, &out, io.Discard)
@@ -96,6 +98,28 @@ func TestCommands(t *testing.T) {
 			t.Errorf("%v: error %v, want one with %q", tc.args, err, tc.fail)
 		case !strings.Contains(out.String(), tc.out):
 			t.Errorf("%v: wrote %.300q, want something with %q", tc.args, out.String(), tc.out)
+		}
+	}
+}
+
+// What the program says of itself holds a key that it takes.
+func TestBanner(t *testing.T) {
+	wrongKey, err := modelsim.BuiltinScenario("wrong-key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		opts modelsim.Options
+		want string
+	}{
+		{modelsim.Options{}, "ANTHROPIC_API_KEY=sim\n"},
+		{modelsim.Options{Keys: []string{"one", "two"}}, "ANTHROPIC_API_KEY=one\n"},
+		{modelsim.Options{Scenario: wrongKey}, "ANTHROPIC_API_KEY=sim-good\n"},
+	} {
+		var out strings.Builder
+		banner(&out, "127.0.0.1:1", modelsim.New(tc.opts).Key(), tc.opts.Scenario)
+		if !strings.Contains(out.String(), tc.want) {
+			t.Errorf("no %q in %s", tc.want, out.String())
 		}
 	}
 }

@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -25,7 +28,20 @@ func loadScenario(name string) (*modelsim.Scenario, error) {
 	if example, ok := strings.CutPrefix(name, builtin); ok {
 		return modelsim.BuiltinScenario(example)
 	}
-	return modelsim.LoadScenario(name)
+	s, err := modelsim.LoadScenario(name)
+	if errors.Is(err, fs.ErrNotExist) && slices.Contains(modelsim.BuiltinScenarios(), name) {
+		return nil, fmt.Errorf("%w: the example of that name is %s%s", err, builtin, name)
+	}
+	return s, mistakes(err)
+}
+
+// mistakes puts those of a scenario on lines of their own, where editors find file:line:column.
+func mistakes(err error) error {
+	var list modelsim.ScenarioErrors
+	if errors.As(err, &list) {
+		return fmt.Errorf("the scenario has mistakes:\n%w", err)
+	}
+	return err
 }
 
 // listScenarios writes the built-in scenarios with what they say about themselves.
@@ -62,9 +78,9 @@ func follow(ctx context.Context, server *modelsim.Server, path, last string, w i
 			}
 		}
 		last = stamp(path)
-		s, err := modelsim.LoadScenario(path)
+		s, err := loadScenario(path)
 		if err != nil {
-			fmt.Fprintf(w, "modelsim: the scenario stays as it was: %v\n", err)
+			fmt.Fprintf(w, "modelsim: %v\nmodelsim: the one before stays in use\n", err)
 			continue
 		}
 		server.UseScenario(s)
