@@ -278,7 +278,9 @@ func (p *prompt) parseSettings(bool) *apiError {
 					return invalid("output_config.effort: Input should be 'low', 'medium', 'high', 'xhigh' or 'max'")
 				}
 			case "format":
-				p.format = m.value
+				if p.format = m.value; !isNull(m.value) && !isObject(m.value) {
+					return invalid("output_config.format: Input should be a valid dictionary")
+				}
 			default:
 				return invalid("output_config.%s: Extra inputs are not permitted", m.name)
 			}

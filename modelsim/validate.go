@@ -1,6 +1,7 @@
 package modelsim
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -226,7 +227,11 @@ func (p *prompt) checkThinking() *apiError {
 func (p *prompt) checkBinding() *apiError {
 	for _, m := range members(p.thinking) {
 		switch m.name {
-		case "type", "budget_tokens", "display":
+		case "type":
+		case "budget_tokens", "display":
+			if p.Thinking != "enabled" && (p.Thinking != "adaptive" || m.name == "budget_tokens") {
+				return invalid("thinking.%s.%s: Extra inputs are not permitted", p.Thinking, m.name)
+			}
 		case "block_binding":
 			if !slices.Contains(p.betas, betaBinding) {
 				return invalid("thinking.%s.block_binding: Extra inputs are not permitted", p.Thinking)
@@ -258,6 +263,9 @@ var blockFields = map[string][]string{
 // answer with a block of a type that is newer than this list.
 var otherKinds = []string{"image", "document", "search_result", "container_upload"}
 
+// resultKinds are the block types of a tool result's content, as the official SDKs have them.
+var resultKinds = []string{"text", "image", "document", "search_result", "tool_reference", "browser_state"}
+
 func (p *prompt) checkBlocks() *apiError {
 	for i, t := range p.turns {
 		if t.start == t.end && t.role != "system" && !(t.role == "assistant" && i == len(p.turns)-1) {
@@ -276,6 +284,9 @@ func (p *prompt) checkBlocks() *apiError {
 			}
 			if p.version == versionNew && pos.role == "assistant" && pos.kind == "document" {
 				return invalid("%s: `document` blocks are not permitted in assistant messages", pos.path)
+			}
+			if err := checkSource(pos.path, pos.kind, pos.ms); pos.role == "user" && err != nil {
+				return err
 			}
 			continue
 		}
@@ -350,7 +361,62 @@ func (p *prompt) checkBlock(pos *position) *apiError {
 			return invalid("%s.tool_use.id: String should match pattern '%s'", pos.path, toolID)
 		}
 	case "tool_result":
-		return firstError(wrongRole("user"), need("tool_use_id", isString, "string"))
+		return firstError(wrongRole("user"), need("tool_use_id", isString, "string"), checkResult(pos))
+	}
+	return nil
+}
+
+// checkResult checks what a tool_result holds.
+func checkResult(pos *position) *apiError {
+	if v := lookup(pos.ms, "is_error"); !isNull(v) && string(v) != "true" && string(v) != "false" {
+		return invalid("%s.tool_result.is_error: Input should be a valid boolean", pos.path)
+	}
+	content := lookup(pos.ms, "content")
+	if isNull(content) || isString(content) {
+		return nil
+	}
+	blocks, ok := elements(content)
+	if !ok {
+		return invalid("%s.tool_result.content: Input should be a valid list", pos.path)
+	}
+	for j, raw := range blocks {
+		path := fmt.Sprintf("%s.tool_result.content.%d", pos.path, j)
+		if !isObject(raw) {
+			return invalid("%s: Input should be a valid dictionary", path)
+		}
+		ms := members(raw)
+		kind := text(lookup(ms, "type"))
+		if !slices.Contains(resultKinds, kind) {
+			return invalid("%s: Input tag '%s' found using 'type' does not match any of the expected tags", path, kind)
+		}
+		if kind == "text" && !isString(lookup(ms, "text")) {
+			return invalid("%s.text.text: Input should be a valid string", path)
+		}
+		if err := checkSource(path, kind, ms); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// imageTypes are the kinds of images that may be sent as data.
+var imageTypes = []string{"image/jpeg", "image/png", "image/gif", "image/webp"}
+
+// checkSource checks that an image or a document says where it comes from, and the kind of an image that is sent as data.
+func checkSource(path, kind string, ms []member) *apiError {
+	if kind != "image" && kind != "document" {
+		return nil
+	}
+	source := lookup(ms, "source")
+	switch {
+	case source == nil:
+		return invalid("%s.%s.source: Field required", path, kind)
+	case !isObject(source):
+		return invalid("%s.%s.source: Input should be a valid dictionary", path, kind)
+	}
+	s := members(source)
+	if kind == "image" && text(lookup(s, "type")) == "base64" && !slices.Contains(imageTypes, text(lookup(s, "media_type"))) {
+		return invalid("%s.image.source.base64.media_type: Input should be 'image/jpeg', 'image/png', 'image/gif' or 'image/webp'", path)
 	}
 	return nil
 }
