@@ -51,9 +51,12 @@ type Dispatch struct {
 	Gate          GateState
 	Generation    int64  // of the gate, from 1
 	LeaderRunID   string // empty without a gate
-	GateHistory   []GateEvent
-	Usage         Usage
-	Cost          Cost
+	// Cold is true from when what the gate opened for is held under another key: the next fork to go on leads again, and
+	// its answer makes it false.
+	Cold        bool
+	GateHistory []GateEvent
+	Usage       Usage
+	Cost        Cost
 	// FirstRequests is the bill of the children's first requests alone, what the quote speaks of.
 	FirstRequests     Cost
 	FirstRequestUsage Usage

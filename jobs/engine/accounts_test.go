@@ -330,6 +330,58 @@ func TestReplaceKeyInTheMiddle(t *testing.T) {
 	})
 }
 
+// A turn and the forks that it launched go on with another key: one of them writes what all share.
+func TestReplaceKeyUnderALaunch(t *testing.T) {
+	for _, begun := range []bool{false, true} { // whether the forks had answers of their own by then
+		t.Run(fmt.Sprint(begun), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var sim *modelsim.Server
+				var started atomic.Int64
+				y, sim := newSimulatedYard(t, modelsim.Options{MessageStartDelay: time.Second, DeltaDelay: time.Second}, func(c call) reply {
+					_, fork := c.directive()
+					switch {
+					case fork && c.answers() > 0:
+						return say(reportText)
+					case fork:
+						if started.Add(1) == 3 {
+							sim.RevokeKey("sim") // the turn's next request is on its way as well
+						}
+						return useTools(use("t1", "Read", `{"file_path":"a.txt"}`))
+					case c.answers() == 0:
+						if !begun {
+							sim.RevokeKey("sim")
+						}
+						return agents(3)
+					case c.answers() == 1:
+						return useTools(use("t2", "Read", `{"file_path":"b.txt"}`))
+					}
+					return say("summed up")
+				})
+				turn := y.send("go " + strings.Repeat("over a long conversation ", 1_000))
+				y.until("all wait", func() bool {
+					a, err := y.engine.ProviderAccount(y.ctx)
+					return err == nil && a.Waiting == 4
+				})
+				if check, _, err := y.engine.ReplaceKey(y.ctx, "another"); err != nil || check.Outcome != forkcore.ProviderOK {
+					t.Fatalf("%+v (%v)", check, err)
+				}
+				want(t, "state of the turn", y.ended(turn).State, forkcore.Done)
+				y.idle()
+				wrote := 0
+				account := y.sessionNow().Account
+				for _, r := range y.runs() {
+					for _, row := range y.requests(r.ID) {
+						if row.Scope.Account() == account && row.Usage != nil && row.Usage.CacheRead == 0 {
+							wrote++
+						}
+					}
+				}
+				want(t, "requests with the new key that read nothing", wrote, 1)
+			})
+		})
+	}
+}
+
 // A process that starts with the key that was replaced goes on with its successor.
 func TestStartWithAReplacedKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

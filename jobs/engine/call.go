@@ -109,7 +109,7 @@ func nextStep(code string) string {
 
 // waitForGate lets a parent's request after an all-forks message wait until the
 // leader's response makes the shared placeholders readable, at most ParentWait from the
-// dispatch. ungated says that a request goes out before the response of the one that writes what they share has begun, as far as a gate would know.
+// dispatch, or from when the run went on. ungated says that a request goes out before the response of the one that writes what they share has begun, as far as a gate would know.
 func (d *driver) waitForGate(ctx context.Context) (ungated bool, err error) {
 	if d.run.Kind == forkcore.KindFork && !d.answered {
 		if d.run.Leader {
@@ -129,8 +129,13 @@ func (d *driver) waitForGate(ctx context.Context) (ungated bool, err error) {
 		if err != nil {
 			return false, fmt.Errorf("load dispatch: %w", err)
 		}
-		if late := time.Since(dis.CreatedAt) >= d.e.o.ParentWait; late || dis.Gate != forkcore.GateClosed {
-			return late && dis.Gate == forkcore.GateClosed, nil
+		since := dis.CreatedAt
+		if since.Before(d.taken) {
+			since = d.taken // it waited for something else meanwhile, and its forks may have as well
+		}
+		closed := dis.Gate == forkcore.GateClosed || dis.Cold
+		if late := time.Since(since) >= d.e.o.ParentWait; late || !closed {
+			return late && closed, nil
 		}
 		select {
 		case <-ctx.Done():

@@ -49,6 +49,7 @@ type driver struct {
 	h       *held
 	holder  Holder
 	run     forkcore.Run
+	taken   time.Time // the lease
 	session forkcore.Session
 	origin
 	// inherited is the token count of the shared prefix, known from the fork's first answer; 0 before.
@@ -64,7 +65,7 @@ type driver struct {
 // drive steps until the run ends, waits or goes elsewhere. Whatever happens,
 // panics included, the lease does not outlive it.
 func (e *Engine) drive(ctx context.Context, h *held, lease Lease) {
-	d := &driver{e: e, h: h, holder: lease.Holder, run: lease.Run}
+	d := &driver{e: e, h: h, holder: lease.Holder, run: lease.Run, taken: time.Now()}
 	log := e.log.With("run", d.run.ID)
 	defer func() {
 		if r := recover(); r != nil {

@@ -38,6 +38,7 @@ func parseDispatch(f fields) (forkcore.Dispatch, error) {
 		Gate:              forkcore.GateState(r.text("gate")),
 		Generation:        r.int("generation"),
 		LeaderRunID:       r.text("leader"),
+		Cold:              r.flag("cold"),
 		GateHistory:       parseGateHistory(r, "history"),
 		Usage:             r.usage(""),
 		Cost:              r.cost(""),

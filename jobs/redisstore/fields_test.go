@@ -22,7 +22,7 @@ func everything() fields {
 	}
 	for name := range strings.FieldsSeq(`budget interactive background depth descendants created updated version active_runs reserved input write_5m
 		write_1h read output cost unpriced index leader wake started ended requests tool_uses inherited inherited_read remaining at_risk
-		generation first_input first_write_5m first_write_1h first_read first_output first_cost first_unpriced`) {
+		generation cold first_input first_write_5m first_write_1h first_read first_output first_cost first_unpriced`) {
 		f[name] = "1"
 	}
 	return f

@@ -32,7 +32,7 @@ const (
 	stemRun = "run:"
 	// stemDispatch + dispatch: hash, one forkcore.Dispatch (see dispatches.go).
 	// _notices are the children that ended, in that order; _stopped is 1 after a stop of the tree;
-	// _opened is when the gate opened (ms); _cold = 1: what it opened for is held under another key; _hash the request hash.
+	// _opened is when the gate opened (ms); _hash the request hash.
 	stemDispatch = "dispatch:"
 	// stemLog + session + ":" + agent: list of log records, seq = index + 1 (see logs.go).
 	stemLog = "log:"

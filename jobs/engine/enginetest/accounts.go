@@ -197,6 +197,7 @@ func testColdGate(f *fixture) {
 	wakes, err := f.store.WakeWaiting(f.ctx, account, true)
 	f.noError(err, "wake")
 	equal(f, len(wakes), 3, "wakes")
+	equal(f, f.dispatch(d.Dispatch.ID).Cold, true, "cold")
 	leader = f.lease(wakes[0].RunID, wakes[0].N, worker).Holder
 	got := f.dispatch(d.Dispatch.ID)
 	equal(f, got.Gate, forkcore.GateClosed, "gate")
@@ -209,6 +210,7 @@ func testColdGate(f *fixture) {
 	n := f.run(leader.RunID).Requests + 1
 	_, err = f.store.FirstEvent(f.ctx, leader, f.begin(leader, n, 0), nil)
 	f.noError(err, "first event of the new leader")
+	equal(f, f.dispatch(d.Dispatch.ID).Cold, false, "cold once the leader has its answer")
 	f.wantHistory(d,
 		forkcore.GateEvent{Generation: 1, Type: "closed", RunID: d.Runs[0].ID, Cause: "dispatch"},
 		forkcore.GateEvent{Generation: 1, Type: "opened", RunID: d.Runs[0].ID, Cause: "message_start"},

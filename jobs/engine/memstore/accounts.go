@@ -166,7 +166,7 @@ func (s *Store) WakeWaiting(ctx context.Context, id string, cold bool) ([]engine
 				continue
 			}
 			if d := s.dispatches[r.DispatchID]; d != nil && cold && d.Gate == forkcore.GateOpen {
-				d.cold = true
+				d.Cold = true
 			}
 			st.requeue(r)
 		}

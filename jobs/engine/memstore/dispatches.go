@@ -18,7 +18,6 @@ type dispatch struct {
 	notices  []string  // children that ended, in that order
 	stopped  bool      // the tree was stopped: its end starts no turn
 	opened   time.Time // when the gate opened
-	cold     bool      // what it opened for is held under another key
 	limit    time.Time // when the closed gate opens by itself; zero before the leader's send
 }
 
@@ -152,7 +151,7 @@ func (st *step) sleepers(d *dispatch) (runs []*run) {
 }
 
 func (st *step) openGate(d *dispatch, runID, cause string) {
-	d.Gate, d.opened, d.cold, d.limit = forkcore.GateOpen, st.now, false, time.Time{}
+	d.Gate, d.opened, d.Cold, d.limit = forkcore.GateOpen, st.now, false, time.Time{}
 	st.gateHistory(d, "opened", runID, cause)
 	for _, r := range st.sleepers(d) {
 		st.setState(r, forkcore.Queued)

@@ -114,17 +114,17 @@ func (s *Store) TakeLease(ctx context.Context, runID string, wake int64, executo
 	}
 	if d := s.dispatches[r.DispatchID]; d != nil {
 		fresh := r.Usage == (forkcore.Usage{}) && r.Cost == (forkcore.Cost{})
-		if d.Gate == forkcore.GateClosed && d.LeaderRunID != r.ID && (fresh || d.cold) {
+		if d.Gate == forkcore.GateClosed && d.LeaderRunID != r.ID && (fresh || d.Cold) {
 			st.setState(r, forkcore.Parked)
 			return engine.Lease{}, fmt.Errorf("take lease: %w", engine.ErrParked)
 		}
-		if d.Gate == forkcore.GateOpen && (d.cold || fresh && st.now.Sub(d.opened) > gateTTL) {
+		if d.Gate == forkcore.GateOpen && (d.Cold || fresh && st.now.Sub(d.opened) > gateTTL) {
 			// The shared entry is gone by now: write it again before the others read.
 			d.Generation++
 			d.Gate = forkcore.GateClosed
 			st.lead(d, r)
 			cause := "expired"
-			if d.cold {
+			if d.Cold {
 				cause = "other_key"
 			}
 			st.gateHistory(d, "closed", r.ID, cause)

@@ -283,7 +283,7 @@ local function can_wake(rid)
 end
 
 local function open_gate(did, rid, cause)
-  redis.call('HSET', DISPATCH .. did, 'gate', 'open', '_opened', NOW_S, '_cold', '0')
+  redis.call('HSET', DISPATCH .. did, 'gate', 'open', '_opened', NOW_S, 'cold', '0')
   redis.call('ZREM', DUE, 'gate:' .. did)
   gate_history(did, 'opened', rid, cause)
   for sibling in siblings(did) do

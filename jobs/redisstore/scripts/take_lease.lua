@@ -28,7 +28,7 @@ for _, v in ipairs(redis.call('HMGET', key, 'input', 'write_5m', 'write_1h', 're
 end
 if did ~= '' then
   local dkey = DISPATCH .. did
-  local gate, cold = get(dkey, 'gate'), get(dkey, '_cold') == '1'
+  local gate, cold = get(dkey, 'gate'), get(dkey, 'cold') == '1'
   if gate == 'closed' and get(dkey, 'leader') ~= A.run and (fresh or cold) then
     set_state(A.run, 'parked')
     flush()
