@@ -285,6 +285,15 @@ func TestReplaceKey(t *testing.T) {
 	})
 }
 
+// untilWaiting waits until so many runs wait for the key in use.
+func (y *yard) untilWaiting(n int64) {
+	y.Helper()
+	y.until(fmt.Sprint(n, " runs to wait for the key"), func() bool {
+		a, err := y.engine.ProviderAccount(y.ctx)
+		return err == nil && a.Waiting == n
+	})
+}
+
 // Forks that a refused key stopped in the middle of their work share their prefix again with another one.
 func TestReplaceKeyInTheMiddle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -308,10 +317,7 @@ func TestReplaceKeyInTheMiddle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		y.until("all wait", func() bool {
-			a, err := y.engine.ProviderAccount(y.ctx)
-			return err == nil && a.Waiting == 3
-		})
+		y.untilWaiting(3)
 		if check, resumed, err := y.engine.ReplaceKey(y.ctx, "another"); err != nil || resumed != 3 {
 			t.Fatalf("%+v, %d resumed (%v)", check, resumed, err)
 		}
@@ -337,7 +343,9 @@ func TestReplaceKeyUnderALaunch(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var sim *modelsim.Server
 				var started atomic.Int64
-				y, sim := newSimulatedYard(t, modelsim.Options{MessageStartDelay: time.Second, DeltaDelay: time.Second}, func(c call) reply {
+				// The turn looks at the gate every 25 ms: between two looks the forks are first to send.
+				o := modelsim.Options{MessageStartDelay: 1010 * time.Millisecond, DeltaDelay: time.Second}
+				y, sim := newSimulatedYard(t, o, func(c call) reply {
 					_, fork := c.directive()
 					switch {
 					case fork && c.answers() > 0:
@@ -358,10 +366,7 @@ func TestReplaceKeyUnderALaunch(t *testing.T) {
 					return say("summed up")
 				})
 				turn := y.send("go " + strings.Repeat("over a long conversation ", 1_000))
-				y.until("all wait", func() bool {
-					a, err := y.engine.ProviderAccount(y.ctx)
-					return err == nil && a.Waiting == 4
-				})
+				y.untilWaiting(4)
 				if check, _, err := y.engine.ReplaceKey(y.ctx, "another"); err != nil || check.Outcome != forkcore.ProviderOK {
 					t.Fatalf("%+v (%v)", check, err)
 				}
