@@ -133,6 +133,8 @@ func isString(raw []byte) bool { return len(raw) >= 2 && raw[0] == '"' }
 
 func isObject(raw []byte) bool { return len(raw) >= 2 && raw[0] == '{' }
 
+func isBool(raw []byte) bool { return string(raw) == "true" || string(raw) == "false" }
+
 func isNull(raw []byte) bool { return len(raw) == 0 || string(raw) == "null" }
 
 // cut removes the spans [start,end) from raw; they are in order and do not overlap.

@@ -150,7 +150,7 @@ func (p *prompt) checkToolChoice(tools map[string]bool) *apiError {
 		case m.name == "type", m.name == "name" && kind == "tool":
 		case m.name != "disable_parallel_tool_use" || kind == "none":
 			return invalid("tool_choice.%s.%s: Extra inputs are not permitted", kind, m.name)
-		case !isNull(m.value) && string(m.value) != "true" && string(m.value) != "false":
+		case !isNull(m.value) && !isBool(m.value):
 			return invalid("tool_choice.%s.disable_parallel_tool_use: Input should be a valid boolean", kind)
 		}
 	}
@@ -368,7 +368,7 @@ func (p *prompt) checkBlock(pos *position) *apiError {
 
 // checkResult checks what a tool_result holds.
 func checkResult(pos *position) *apiError {
-	if v := lookup(pos.ms, "is_error"); !isNull(v) && string(v) != "true" && string(v) != "false" {
+	if v := lookup(pos.ms, "is_error"); !isNull(v) && !isBool(v) {
 		return invalid("%s.tool_result.is_error: Input should be a valid boolean", pos.path)
 	}
 	content := lookup(pos.ms, "content")

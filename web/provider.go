@@ -48,11 +48,15 @@ func (p Provider) accountID() string {
 	return p.AccountID()
 }
 
-func (p Provider) keyEnd() string {
+// shownKey is what pages show of the key in use; empty when that is nothing.
+func (p Provider) shownKey() string {
 	if p.KeyEnd == nil {
 		return ""
 	}
-	return p.KeyEnd()
+	if end := p.KeyEnd(); end != "" {
+		return "…" + end
+	}
+	return ""
 }
 
 // providerView is the card about the endpoint.
@@ -104,8 +108,8 @@ func (s *Server) fillProvider(ctx context.Context, v providerView) providerView 
 	p := s.o.Provider
 	v.Simulated, v.Model, v.CanCheck, v.Key = s.o.Simulated, p.Model, p.Account != nil, "no key"
 	v.Endpoint = p.host()
-	if end := p.keyEnd(); end != "" {
-		v.Key = "…" + end
+	if key := p.shownKey(); key != "" {
+		v.Key = key
 	} else if p.HasKey != nil && p.HasKey() {
 		v.Key = "a short one, of which nothing is shown"
 	}
@@ -300,10 +304,7 @@ func (s *Server) banner(c echo.Context) bannerView {
 		return bannerView{}
 	}
 	v := bannerView{State: fmt.Sprintf("%d-%d", known.RefusedAt.UnixMilli(), known.Waiting), Account: s.accountView(known)}
-	if end := s.o.Provider.keyEnd(); end != "" {
-		v.Key = "…" + end
-	}
-	v.ProbeCost = s.probeCost()
+	v.Key, v.ProbeCost = s.o.Provider.shownKey(), s.probeCost()
 	return v
 }
 

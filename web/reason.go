@@ -15,8 +15,8 @@ type reasonPart struct {
 // What a reason may hold beside words. The programs that write reasons do not know the reader's zone, and the API gives the
 // same text to people without pages.
 var (
-	reasonMark   = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|“Key and limits” \(/provider\)`)
 	keyAndLimits = "“Key and limits” (" + pathProvider + ")"
+	reasonMark   = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|` + regexp.QuoteMeta(keyAndLimits))
 )
 
 func splitReason(text string) (parts []reasonPart) {

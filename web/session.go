@@ -308,28 +308,26 @@ type sessionHeadView struct {
 	Key                   string // that its latest request had; empty before the first
 }
 
-// boundTo says whether a session's latest request had the key in use, whose last characters are end.
-func boundTo(account, inUse, end string) string {
-	if end == "" {
-		end = "the one in use"
-	} else {
-		end = "…" + end
-	}
+// boundTo says whether a session's latest request had the key in use, of which pages show key.
+func boundTo(account, inUse, key string) string {
+	key = cmp.Or(key, "the one in use")
 	switch {
 	case account == "" || inUse == "":
 		return ""
 	case account == inUse:
-		return end
+		return key
 	}
-	return "another one than " + end + ", which is in use: caches are cold, and the next request writes its prefix anew"
+	return "another one than " + key + ", which is in use: caches are cold, and the next request writes its prefix anew"
 }
 
 func (p *sessionPage) head() sessionHeadView {
-	s := p.session
+	s, provider, now := p.session, p.s.o.Provider, p.s.o.Now()
+	inUse := provider.accountID()
 	v := sessionHeadView{
 		at: s.UpdatedAt, HitRate: percent(forkcore.Run{Usage: s.Usage}.HitRate().Total), Cost: dollars(s.Cost.Known()),
-		Tokens: grouped(s.Usage.TotalInput()) + " in, " + grouped(s.Usage.Output) + " out", Warm: newWarmth(s.Warm, p.s.o.Provider.accountID(), p.s.o.Now()).priced(s.Warm, s.Model, p.s.o.Prices, p.s.o.Now()),
+		Tokens: grouped(s.Usage.TotalInput()) + " in, " + grouped(s.Usage.Output) + " out", Warm: newWarmth(s.Warm, inUse, now).priced(s.Warm, s.Model, p.s.o.Prices, now),
 		Model: s.Model, Mode: string(s.Mode), Permission: string(s.PermissionMode), Workspace: s.Workspace, ID: s.ID,
+		Key: boundTo(s.Account, inUse, provider.shownKey()),
 	}
 	var active *forkcore.Run
 	if r, ok := p.active(); ok {
@@ -342,8 +340,6 @@ func (p *sessionPage) head() sessionHeadView {
 		left := max(0, s.BudgetNanoUSD-s.Cost.NanoUSD)
 		v.Budget, v.Left = dollars(&s.BudgetNanoUSD), dollars(&left)
 	}
-	inUse := p.s.o.Provider.accountID()
-	v.Key = boundTo(s.Account, inUse, p.s.o.Provider.keyEnd())
 	v.key = fmt.Sprint(s.Version, " ", v.State, " ", v.Fresh, " ", inUse)
 	if active != nil {
 		v.key += fmt.Sprint(" ", active.Version)

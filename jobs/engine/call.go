@@ -109,7 +109,8 @@ func nextStep(code string) string {
 
 // waitForGate lets a parent's request after an all-forks message wait until the
 // leader's response makes the shared placeholders readable, at most ParentWait from the
-// dispatch, or from when the run went on. ungated says that a request goes out before the response of the one that writes what they share has begun, as far as a gate would know.
+// dispatch, or from when the run went on. ungated says that a request goes out before
+// the response of the one that writes what they share has begun, as far as a gate would know.
 func (d *driver) waitForGate(ctx context.Context) (ungated bool, err error) {
 	if d.run.Kind == forkcore.KindFork && !d.answered {
 		if d.run.Leader {
