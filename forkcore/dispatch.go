@@ -35,6 +35,19 @@ const (
 	GateOpen   GateState = "open"
 )
 
+// NotifyPolicy is when what ended children have to tell reaches the agent they report to.
+type NotifyPolicy string
+
+// The policies. With NotifyManual a person hands the notices over.
+const (
+	NotifyAllDone NotifyPolicy = "all_done" // when the last child has ended; the default
+	NotifyEach    NotifyPolicy = "each"     // as each child ends
+	NotifyManual  NotifyPolicy = "manual"
+)
+
+// NotifyPolicies lists them.
+var NotifyPolicies = []NotifyPolicy{NotifyAllDone, NotifyEach, NotifyManual}
+
 // Dispatch is one fan-out: N directives, one snapshot, one gate, one quote,
 // one bill.
 type Dispatch struct {
@@ -44,7 +57,14 @@ type Dispatch struct {
 	Snapshot    Digest
 	RunIDs      []string // in order of the directives
 	// Remaining counts children that have not ended.
-	Remaining     int64
+	Remaining int64
+	// Notify says when their notices reach the main agent, Undelivered counts those that wait for that.
+	Notify      NotifyPolicy
+	Undelivered int64
+	// RetryOf is the dispatch whose failed children this one starts again; empty = none.
+	RetryOf string
+	// Deadline is when children that have not ended are ended as failed; zero = never.
+	Deadline      time.Time
 	Quote         Quote
 	BudgetNanoUSD int64 // 0 = none
 	GateMode      GateMode

@@ -55,6 +55,8 @@ const (
 	MarkerCompact MarkerType = "compact_boundary"
 	// MarkerBackground records that the run went on in a worker.
 	MarkerBackground MarkerType = "background"
+	// MarkerResumed records that a person let an ended child go on from here.
+	MarkerResumed MarkerType = "resumed"
 )
 
 // Marker is a log entry that is no message. Only the fields of its type are set.

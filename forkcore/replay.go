@@ -26,6 +26,8 @@ type View struct {
 	Stop string
 	// Pauses counts the answers in a row that the provider paused.
 	Pauses int
+	// Resumed is true between a resumption and the next message.
+	Resumed bool
 	// TurnRunID is the main turn in progress, empty between turns.
 	TurnRunID string
 	// Launch is the dispatch that the last assistant message started, nil without one.
@@ -128,7 +130,7 @@ func (v *View) applyBytes(e Entry) error {
 }
 
 func (v *View) applyMessage(m Message) {
-	v.last = &m
+	v.last, v.Resumed = &m, false
 	if v.Compacted && v.TurnRunID == "" {
 		// Written between turns: from now on this is the history that is complete.
 		v.complete(v.Len)
@@ -180,6 +182,8 @@ func (v *View) applyMarker(e Entry) {
 		}
 	case MarkerForkOf:
 		v.fork = true
+	case MarkerResumed:
+		v.Resumed, v.Rounds, v.Repeats, v.lastCall = true, 0, 0, ""
 	case MarkerToolStarted:
 		if p := v.pending(m.ToolUseID); p != nil {
 			p.StartedBy = m.Holder

@@ -26,6 +26,9 @@ var transitions = map[State][]State{
 	Running: {Queued, Parked, Waiting, Done, Failed, Cancelled, OverBudget},
 	Parked:  {Queued, Waiting, Cancelled, OverBudget, Failed},
 	Waiting: {Queued, Cancelled, OverBudget, Failed},
+	// Resumed by a person, a child goes on from its log. A stop is for good.
+	Failed:     {Queued},
+	OverBudget: {Queued},
 }
 
 // CanBecome reports whether a run in state s may enter state next.
@@ -46,6 +49,9 @@ func (s State) Ended() bool {
 	}
 	return false
 }
+
+// Resumable reports whether a child that ended so may be resumed.
+func (s State) Resumable() bool { return s.Ended() && s.CanBecome(Queued) }
 
 // Valid reports whether s is one of States.
 func (s State) Valid() bool {
@@ -92,13 +98,27 @@ type Reason struct {
 	NextStep string `json:"next_step"`
 }
 
-// StopWishes are the values of Run.Stop: one run, the main turn, or everything in the session.
-var StopWishes = []string{"cancel", "turn", "tree"}
+// WishDeadline is the value of Run.Stop of a run whose time was up. Unlike the others it is no person's wish: it ends
+// a run as failed, and resuming takes it back.
+const WishDeadline = "deadline"
+
+// StopWishes are the values of Run.Stop: one run, the main turn, everything in the session, or whatever is left at a deadline.
+var StopWishes = []string{"cancel", "turn", "tree", WishDeadline}
+
+// StopState is the state in which a run ends by a stop wish.
+func StopState(wish string) State {
+	if wish == WishDeadline {
+		return Failed
+	}
+	return Cancelled
+}
 
 // StopReason is the reason of a run that ended by a stop wish.
 func StopReason(wish string) Reason {
 	r := Reason{Code: "cancelled", Message: "Somebody cancelled this run.", NextStep: "Dispatch it again if its work is still wanted."}
 	switch wish {
+	case WishDeadline:
+		return Reason{Code: CodeDeadline, Message: "The time that this fan-out was given is up.", NextStep: "Read what it did until here; resume it if the rest is still wanted."}
 	case "turn":
 		r.Message, r.NextStep = "Somebody stopped this turn.", "Send a message to go on from here."
 	case "tree":
@@ -141,7 +161,7 @@ type Run struct {
 	Background bool
 	// Leader is true for the fork whose response opens its dispatch's gate.
 	Leader bool
-	// Stop is empty, or the wish that every script honours: "cancel", "turn" or "tree".
+	// Stop is empty, or the wish that every script honours: one of StopWishes.
 	Stop string
 	// Wake counts transitions to queued; "<id>.<wake>" is the asynq task id.
 	Wake int64
@@ -151,7 +171,9 @@ type Run struct {
 	UpdatedAt time.Time
 	StartedAt time.Time // first lease; zero before
 	EndedAt   time.Time // zero before the end
-	Requests  int64     // provider requests begun, retries included
+	// ResumedAt is when it was last resumed after an end; zero = never. Attempts that failed before do not count any more.
+	ResumedAt time.Time
+	Requests  int64 // provider requests begun, retries included
 	ToolUses  int64
 	LastTool  string // name of the last tool started
 	// LastToolDetail is what it was asked for, in one line: ToolCall.Headline.
@@ -165,6 +187,12 @@ type Run struct {
 	// AtRiskRequests counts the requests that were sent with a recomputed prompt (RequestRow.AtRisk).
 	AtRiskRequests int64
 	Report         *Report
+}
+
+// CanResume reports whether a person may let it go on from where it ended: a child that failed or is over budget and
+// that nobody stopped.
+func (r Run) CanResume() bool {
+	return r.Kind != KindMain && r.State.Resumable() && (r.Stop == "" || StopState(r.Stop) == r.State)
 }
 
 // UsedNoTool reports whether a fork came to its end without a tool: whatever it

@@ -14,6 +14,8 @@ func TestTransitions(t *testing.T) {
 		Running: {Queued, Parked, Waiting, Done, Failed, Cancelled, OverBudget},
 		Parked:  {Queued, Waiting, Failed, Cancelled, OverBudget},
 		Waiting: {Queued, Failed, Cancelled, OverBudget},
+		// Resumed.
+		Failed: {Queued}, OverBudget: {Queued},
 	}
 	for _, from := range append(States, "", "nonsense") {
 		for _, to := range append(States, "", "nonsense") {
@@ -23,6 +25,9 @@ func TestTransitions(t *testing.T) {
 		}
 		if got := from.Ended(); got != slices.Contains(ends, from) {
 			t.Errorf("%q.Ended() = %v", from, got)
+		}
+		if got := from.Resumable(); got != (from == Failed || from == OverBudget) {
+			t.Errorf("%q.Resumable() = %v", from, got)
 		}
 		if got := from.Valid(); got != slices.Contains(States, from) {
 			t.Errorf("%q.Valid() = %v", from, got)

@@ -46,6 +46,8 @@ type Session struct {
 	Interactive   bool
 	// AutoBackground is after how long a foreground turn moves to a worker; 0 = never.
 	AutoBackground time.Duration
+	// Notify is the policy of fan-outs that name none; empty = NotifyAllDone.
+	Notify NotifyPolicy
 	// Head is the blob of the latched request head: tools and system prompt in
 	// the bytes that every request of the session starts with.
 	Head      Digest

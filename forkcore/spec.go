@@ -19,6 +19,8 @@ type SessionSpec struct {
 	Interactive    *bool           `json:"interactive,omitempty"`
 	// AutoBackgroundSeconds is after how long a foreground turn moves to a worker; 0 = never.
 	AutoBackgroundSeconds *float64 `json:"auto_background_seconds,omitempty"`
+	// Notify is the default of its fan-outs, and what those of its main agent have.
+	Notify NotifyPolicy `json:"notify,omitempty"`
 }
 
 // ForkSpec is a fan-out by a person or the API; the JSON body of
@@ -28,9 +30,19 @@ type ForkSpec struct {
 	Isolation  string      `json:"isolation,omitempty"` // shared or worktree; default shared
 	Gate       GateMode    `json:"gate,omitempty"`      // default auto
 	BudgetUSD  *float64    `json:"budget_usd,omitempty"`
+	// Notify is when the main agent hears of the children's ends; default: as the session says.
+	Notify NotifyPolicy `json:"notify,omitempty"`
+	// DeadlineSeconds is after how long children that have not ended are ended as failed, their work kept; absent = never.
+	DeadlineSeconds *float64 `json:"deadline_seconds,omitempty"`
 	// Jobs is what the caller expects of the work. It changes the advice of the quote and nothing else.
 	Jobs Jobs `json:"jobs,omitzero"`
 	Overrides
+}
+
+// RetrySpec says which children of a dispatch to start again; the JSON body of POST /dispatches/{id}/retry.
+type RetrySpec struct {
+	// Runs are ids of children that have ended; empty = all that ended otherwise than done.
+	Runs []string `json:"runs,omitempty"`
 }
 
 // Overrides are parameters that nobody may choose for a fork. They are read in order to be refused with the reason.

@@ -12,6 +12,9 @@ const (
 	MaxPauses = 10
 )
 
+// ContinueText is what a run gets to answer that is resumed behind its own last answer, and a main turn that is resumed.
+const ContinueText = "Go on from where you stopped."
+
 // Decision is what the engine has to do next: CallModel, RunTools, Deliver or Finish.
 type Decision interface{ decision() }
 
@@ -63,6 +66,9 @@ func Step(v *View, kind RunKind, inbox int) Decision {
 		return failed(CodeLoop, "the model made the same tool calls eight times in a row", "Say in a message what it should do instead")
 	case last.Role == RoleUser:
 		return CallModel{}
+	case v.Resumed:
+		// Current models refuse a history that ends with an answer.
+		return Deliver{Answers: [][]byte{AppendTextBlock(nil, ContinueText)}}
 	}
 	final := last.Text()
 	switch v.Stop {

@@ -37,6 +37,8 @@ type directivesForm struct {
 	Rows []directiveRow
 
 	Isolation, Gate, Budget string
+	// Notify is when the main agent hears of the forks; Minutes, when given, is how long they have.
+	Notify, Minutes string
 	// Turns and Needed are what is expected of a job: requests, and tokens of the conversation. Only the advice asks.
 	Turns, Needed string
 
@@ -107,6 +109,8 @@ const (
 	fieldIsolation = "isolation"
 	fieldGate      = "gate"
 	fieldBudget    = "budget_usd"
+	fieldNotify    = "notify"
+	fieldMinutes   = "deadline_minutes"
 	fieldTurns     = "turns"
 	fieldNeeded    = "needed_tokens"
 	fieldTimes     = "times"
@@ -116,13 +120,15 @@ const (
 const (
 	// startRows is how many rows an untouched form has.
 	startRows = 2
+	// maxMinutes is the longest time that a fan-out may be given: 30 days.
+	maxMinutes = 30 * 24 * 60
 	// highestRow keeps numbers that a browser sends back within what can be counted on.
 	highestRow = 1 << 30
 )
 
 // newDirectivesForm is an untouched form, or one with the prompts and titles of a link.
 func newDirectivesForm(key string, query url.Values) directivesForm {
-	f := directivesForm{Key: key, Isolation: "shared", Gate: string(forkcore.GateAuto), Times: "3"}
+	f := directivesForm{Key: key, Isolation: "shared", Gate: string(forkcore.GateAuto), Notify: string(forkcore.NotifyAllDone), Times: "3"}
 	prompts, titles := query["prompt"], query["title"]
 	for i := range min(max(len(prompts), len(titles)), forkcore.MaxDirectives) {
 		f.append(at(titles, i), at(prompts, i))
@@ -148,6 +154,7 @@ func at(texts []string, i int) string {
 func parseDirectivesForm(v url.Values) directivesForm {
 	f := directivesForm{
 		Key: v.Get("key"), Isolation: v.Get(fieldIsolation), Gate: v.Get(fieldGate), Budget: strings.TrimSpace(v.Get(fieldBudget)),
+		Notify: v.Get(fieldNotify), Minutes: strings.TrimSpace(v.Get(fieldMinutes)),
 		Turns: strings.TrimSpace(v.Get(fieldTurns)), Needed: strings.TrimSpace(v.Get(fieldNeeded)),
 		List: at(v["list"], 0), Blocks: v.Get("separator") == "blank", Same: at(v["same"], 0), Times: strings.TrimSpace(v.Get(fieldTimes)),
 	}
@@ -256,7 +263,12 @@ func (f *directivesForm) fill(id, name string, n int, row func(int) (title, prom
 // spec is the wish, without the empty rows; rows[i] is the row of the i-th directive. What is wrong with it is added to
 // the form. The budget is in US dollars.
 func (f *directivesForm) spec() (spec forkcore.ForkSpec, rows []directiveRow) {
-	spec = forkcore.ForkSpec{Isolation: f.Isolation, Gate: forkcore.GateMode(f.Gate)}
+	spec = forkcore.ForkSpec{Isolation: f.Isolation, Gate: forkcore.GateMode(f.Gate), Notify: forkcore.NotifyPolicy(f.Notify)}
+	if minutes, err := parseCount(f.Minutes, 1, maxMinutes); err != nil {
+		f.add(fieldMinutes, "Time for the forks", "%v", err)
+	} else if minutes != nil {
+		spec.DeadlineSeconds = new(float64(*minutes) * 60)
+	}
 	for _, r := range f.Rows {
 		if !r.empty() {
 			spec.Directives = append(spec.Directives, forkcore.Directive{Title: r.Title, Prompt: r.Prompt})
@@ -330,6 +342,8 @@ func (f *directivesForm) refuse(fields []forkcore.FieldError, rows []directiveRo
 				id, name = fieldIsolation, "Isolation"
 			case fieldBudget:
 				id, name = fieldBudget, "Budget"
+			case fieldNotify:
+				id, name = fieldNotify, "Results"
 			case "jobs.turns":
 				id, name = fieldTurns, "Requests of a job"
 			case "jobs.needed_tokens":

@@ -88,6 +88,12 @@ var gateChoices = []choice{
 	{string(forkcore.GateOff), "Off", "All start at once; each may pay for writing the same prefix."},
 }
 
+var notifyChoices = []choice{
+	{string(forkcore.NotifyAllDone), "All at once", "The main agent gets one turn with all results, when the last fork has ended."},
+	{string(forkcore.NotifyEach), "One by one", "The main agent gets each result as its fork ends."},
+	{string(forkcore.NotifyManual), "By hand", "The main agent hears nothing until you tell it."},
+}
+
 func dispatchPath(sessionID string) string { return pathSession + sessionID + "/dispatch" }
 
 func (s *Server) dispatchPage(c echo.Context) error {
@@ -97,6 +103,7 @@ func (s *Server) dispatchPage(c echo.Context) error {
 	}
 	form := newDirectivesForm(newSecret(), c.QueryParams())
 	form.Gate = string(cmp.Or(s.o.Gate, forkcore.GateAuto))
+	form.Notify = string(cmp.Or(session.Notify, forkcore.NotifyAllDone))
 	return s.drawDispatch(c, http.StatusOK, session, form, refusalView{})
 }
 

@@ -38,6 +38,7 @@ type fake struct {
 	inbox      []forkcore.InboxItem
 	dispatches map[string]forkcore.Dispatch
 	fail       error // of everything that reads
+	refuse     error // of what is done to ended runs
 }
 
 func newFake() *fake {

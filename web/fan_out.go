@@ -26,6 +26,7 @@ type fanOutView struct {
 	Verdict   string // the bill beside the quote, once it is complete
 	Ended     bool
 	Result    fanOutResult // once all have ended
+	Actions   fanOutActions
 }
 
 // stateCount is how many forks are in a state.
@@ -89,7 +90,11 @@ func newFanOut(d forkcore.Dispatch, runs []forkcore.Run, prices api.Prices) fanO
 	if v.Ended {
 		v.Result = newFanOutResult(d, runs, prices)
 	}
+	v.Actions = newFanOutActions(d, runs)
 	v.Key = fmt.Sprintf("%+v", v)
+	if b := v.Actions.Budget; b != nil {
+		v.Key += fmt.Sprint(*b)
+	}
 	return v
 }
 

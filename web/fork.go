@@ -40,6 +40,8 @@ type forkCardView struct {
 	ReportPath  string
 	Directive   string
 	CancelPath  string
+	ResumePath  string
+	Back        string
 }
 
 // doingView is the one line that says what a fork does or did last.
@@ -105,6 +107,9 @@ func newForkCard(r forkcore.Run, rows []forkcore.RequestRow, w draft, writing bo
 		if r.Cost.Unpriced > 0 {
 			v.CostNote = fmt.Sprintf("%s of model %s: no price, or no word on what was used", counted(r.Cost.Unpriced, "request"), s.Model)
 		}
+	}
+	if r.CanResume() {
+		v.ResumePath, v.Back = v.Path+"/resume", pathSession+s.ID
 	}
 	v.Calls = counted(r.Requests, "request") + ", " + counted(r.ToolUses, "tool call")
 	if row, ok := telling(rows); ok {

@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,8 +47,10 @@ func renderText(t *testing.T, c templ.Component) string {
 				t.Errorf("there is a %s in %s", e.Name.Local, b.String())
 			}
 			for _, a := range e.Attr {
-				// The button that cancels is the one request of a card.
-				ours := e.Name.Local == "form" && (a.Name.Local == "hx-post" && strings.HasSuffix(a.Value, "/cancel") || a.Name.Local == "hx-swap")
+				// These buttons are the requests of cards and of what stands above them.
+				_, does, _ := strings.Cut(strings.TrimPrefix(a.Value, "/"), "/")
+				_, does, _ = strings.Cut(does, "/")
+				ours := e.Name.Local == "form" && (a.Name.Local == "hx-post" && slices.Contains([]string{"cancel", "resume", "retry", "deliver", "budget"}, does) || a.Name.Local == "hx-swap")
 				if a.Name.Local == "style" || strings.HasPrefix(a.Name.Local, "on") || strings.HasPrefix(a.Name.Local, "hx-") && !ours {
 					t.Errorf("there is an attribute %s=%q", a.Name.Local, a.Value)
 				}
@@ -93,7 +96,7 @@ func sampleFork(state forkcore.State) forkcore.Run {
 }
 
 func TestForkCardStates(t *testing.T) {
-	const reason, cancel = "What happened. Next: Do this.", `action="/runs/` + forkID + `/cancel"`
+	const reason, cancel, resume = "What happened. Next: Do this.", `action="/runs/` + forkID + `/cancel"`, `action="/runs/` + forkID + `/resume"`
 	tests := []struct {
 		state     forkcore.State
 		want, not []string
@@ -102,10 +105,10 @@ func TestForkCardStates(t *testing.T) {
 		{forkcore.Running, []string{"$0.0007", "Runs", "data-since", "Seen", "data-ago", "go test ./...", cancel}, []string{"Waits", "Took"}},
 		{forkcore.Parked, []string{"Waits until the shared prefix can be read, for <time", cancel}, []string{"Took"}},
 		{forkcore.Waiting, []string{"Waits: code of waiting", reason, cancel}, []string{"Took"}},
-		{forkcore.Done, []string{"Took", "1:05"}, []string{"Waits", "Seen", cancel, "data-since"}},
-		{forkcore.Failed, []string{reason, "Took"}, []string{"Seen", cancel}},
-		{forkcore.Cancelled, []string{reason, "Took"}, []string{"Seen", cancel}},
-		{forkcore.OverBudget, []string{reason, "Took", ">over budget<"}, []string{"Seen", cancel}},
+		{forkcore.Done, []string{"Took", "1:05"}, []string{"Waits", "Seen", cancel, "data-since", resume}},
+		{forkcore.Failed, []string{reason, "Took", resume}, []string{"Seen", cancel}},
+		{forkcore.Cancelled, []string{reason, "Took"}, []string{"Seen", cancel, resume}},
+		{forkcore.OverBudget, []string{reason, "Took", ">over budget<", resume}, []string{"Seen", cancel}},
 	}
 	if len(tests) != len(forkcore.States) {
 		t.Errorf("%d states are tested of %d", len(tests), len(forkcore.States))

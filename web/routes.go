@@ -16,10 +16,11 @@ const (
 	pathKey        = "/provider/key"
 	pathBanner     = "/provider/banner"
 	pathModels     = "/models"
-	pathSession    = "/sessions/" // :id, then /live, /messages, /stop, /dispatch
+	pathSession    = "/sessions/" // :id, then /live, /messages, /stop, /budget, /dispatch
 	pathSessions   = "/sessions"
 	pathNewSession = "/sessions/new"
-	pathRun        = "/runs/" // :id, then /live, /cancel, /background, /requests/:n
+	pathRun        = "/runs/"       // :id, then /live, /cancel, /background, /resume, /requests/:n
+	pathDispatch   = "/dispatches/" // :id, then /resume, /retry, /deliver, /budget
 	pathCompare    = "/compare"
 	pathChecks     = "/checks"
 	pathLogin      = "/login"
@@ -59,7 +60,13 @@ func (s *Server) routes() {
 	get(e, pathRun+":id/live", s.runLive)
 	e.POST(pathRun+":id/cancel", s.cancelRun)
 	e.POST(pathRun+":id/background", s.backgroundRun)
+	e.POST(pathRun+":id/resume", s.resumeRun)
 	get(e, pathRun+":id/requests/:n", s.requestPage)
+	e.POST(pathDispatch+":id/resume", s.resumeDispatch)
+	e.POST(pathDispatch+":id/retry", s.retryDispatch)
+	e.POST(pathDispatch+":id/deliver", s.deliverNotices)
+	e.POST(pathDispatch+":id/budget", s.setBudget)
+	e.POST(pathSession+":id/budget", s.setBudget)
 	get(e, pathCompare, s.comparePage)
 	get(e, pathChecks, s.checksPage)
 	e.POST(pathChecks, s.checkPasted)

@@ -187,6 +187,7 @@ type runHeadView struct {
 	Stopping       bool // somebody wants it to end, and it has not yet
 	CanCancel      bool
 	CanBackground  bool
+	CanResume      bool
 	AtRisk         bool // a request went out with a recomputed prompt
 	Warnings       []warning
 	Again          string // path of the form that dispatches the same directive; empty: not offered
@@ -209,6 +210,7 @@ func (m *runModel) head() runHeadView {
 		ID: r.ID, Title: runTitle(r), Session: sessionLink(m.session), State: r.State, Reason: r.Reason, Kind: "Main turn", Directive: r.Directive,
 		Stopping: r.Stop != "" && !r.State.Ended(), CanCancel: !r.State.Ended() && r.Stop == "",
 		CanBackground: r.Kind == forkcore.KindMain && !r.Background && !r.State.Ended() && r.Stop == "",
+		CanResume:     r.CanResume() || r.Kind == forkcore.KindMain && r.ID == m.session.LastRunID && m.session.ActiveRunID == "" && r.State.Ended() && r.State != forkcore.Done,
 		AtRisk:        r.AtRiskRequests > 0, Warnings: warningsOf(r),
 		JSONPath: prefixAPI + pathRun + r.ID, SiblingsName: "Main turns",
 	}

@@ -301,7 +301,7 @@ type sessionHeadView struct {
 	// What the cache gave and what it cost.
 	HitRate, Cost, Tokens string
 	Warm                  *warmth
-	Budget, Left          string // empty without a budget
+	Budget                *budgetView
 	Model, Mode           string
 	Permission            string
 	Workspace, ID         string
@@ -336,10 +336,7 @@ func (p *sessionPage) head() sessionHeadView {
 	}
 	v.State, v.Reason = api.SessionState(s, active)
 	v.Fresh = len(p.runs) == 0
-	if s.BudgetNanoUSD > 0 {
-		left := max(0, s.BudgetNanoUSD-s.Cost.NanoUSD)
-		v.Budget, v.Left = dollars(&s.BudgetNanoUSD), dollars(&left)
-	}
+	v.Budget = newBudget(s.ID, pathSession+s.ID, pathSession+s.ID, s.BudgetNanoUSD, s.Cost.NanoUSD)
 	v.key = fmt.Sprint(s.Version, " ", v.State, " ", v.Fresh, " ", inUse)
 	if active != nil {
 		v.key += fmt.Sprint(" ", active.Version)
@@ -360,7 +357,8 @@ type turnView struct {
 	// Foreground turns can be moved to a worker; they move by themselves at Moves, unless that is zero.
 	Foreground bool
 	Moves      time.Time
-	Tree       bool // something runs that stopping the tree would end
+	Resume     string // the turn to take up again; empty when the last one is done
+	Tree       bool   // something runs that stopping the tree would end
 	Queued     []queuedView
 }
 
@@ -374,6 +372,10 @@ func (p *sessionPage) turn(entries int) turnView {
 	s := p.session
 	v := turnView{SessionID: s.ID, Empty: entries == 0, Tree: s.ActiveRuns > 0}
 	v.key = fmt.Sprint(s.ActiveRunID, s.ActiveRuns, v.Empty)
+	if s.ActiveRunID == "" && s.LastRunID != "" && s.LastState != forkcore.Done {
+		v.Resume = pathRun + s.LastRunID + "/resume"
+		v.key += v.Resume
+	}
 	if r, ok := p.active(); ok {
 		v.Busy, v.RunID, v.State, v.Reason, v.Since = true, r.ID, r.State, r.Reason, r.StartedAt
 		v.Foreground = r.State == forkcore.Running && !r.Background

@@ -103,7 +103,7 @@ func (d *driver) settleError(ctx context.Context, err error) {
 		d.e.log.Error("the database went away during a run", "run", d.run.ID, "err", err)
 		d.release(ctx)
 	case errors.Is(err, forkcore.ErrBudget):
-		d.end(ctx, EndRun{State: forkcore.OverBudget, Reason: &forkcore.Reason{Code: "over_budget", Message: "the next request could cost more than what is left of the budget", NextStep: "Start a session with a larger budget; what was done until here is kept"}})
+		d.end(ctx, EndRun{State: forkcore.OverBudget, Reason: &forkcore.Reason{Code: "over_budget", Message: "the next request could cost more than what is left of the budget", NextStep: "Raise the budget and resume it; what was done until here is kept"}})
 	default:
 		var end *endError
 		if errors.As(err, &end) {
@@ -124,7 +124,7 @@ func (d *driver) stopped(ctx context.Context) EndRun {
 		wish = r.Stop
 	}
 	reason := forkcore.StopReason(wish)
-	return EndRun{State: forkcore.Cancelled, Reason: &reason}
+	return EndRun{State: forkcore.StopState(wish), Reason: &reason}
 }
 
 // endError carries the end of a run out of the loop.
@@ -161,7 +161,7 @@ func (d *driver) load(ctx context.Context, lease Lease) error {
 	}
 	for _, r := range rows {
 		d.requests = max(d.requests, r.N)
-		if r.Status == forkcore.RequestError && !r.KeyRefused {
+		if r.Status == forkcore.RequestError && !r.KeyRefused && r.StartedAt.After(d.run.ResumedAt) {
 			d.failures++
 		}
 		if r.Status != forkcore.RequestOK {

@@ -129,6 +129,9 @@ func (e *Engine) newSession(spec forkcore.SessionSpec) (forkcore.Session, error)
 		}
 		s.BudgetNanoUSD = n
 	}
+	if s.Notify = spec.Notify; s.Notify != "" && !slices.Contains(forkcore.NotifyPolicies, s.Notify) {
+		bad.Add("notify", "is %q; use all_done, each or manual", s.Notify)
+	}
 	if sec := spec.AutoBackgroundSeconds; sec != nil {
 		if !(*sec >= 0 && *sec <= 86400) {
 			bad.Add("auto_background_seconds", "is %v; use 0 (never) to 86400", *sec)

@@ -87,7 +87,8 @@ type Store interface {
 
 	// BeginRequest inserts an open ledger row (row.N = Requests+1, assigned by the store, must equal row.N given by the caller or
 	// ErrLeaseLost), and reserves reserve nano-dollars against the session's and the dispatch's budgets. Refusals
-	// change nothing: ErrStopped, forkcore.ErrBudget (spent + reserved + reserve > budget, budget > 0). For a leader with a
+	// change nothing: ErrStopped, forkcore.ErrBudget (spent + reserved + reserve > budget, budget > 0; a dispatch's budget
+	// is shared by the dispatches of its forks). For a leader with a
 	// closed gate it sets the gate's limit to now + gateLimit in the due set. The session is bound to row.Scope.Account from now on, when that tells anything.
 	BeginRequest(ctx context.Context, h Holder, row forkcore.RequestRow, reserve int64, gateLimit time.Duration) error
 	// FirstEvent replaces the row (input usage is known), upserts entries in the session's cache entries (by Prefix; followers read them
@@ -114,7 +115,8 @@ type Store interface {
 	// EndRun ends the holder's run, or, with h.Token empty, a run nobody holds (ErrLeaseLost when somebody does).
 	// Main turn: marker turn_end, session idle; refused with ErrInbox while the inbox has an item and state is done; when something waits in the
 	// inbox, and the run failed after at least one request or a text was accepted after its stop wish, candidate is started as for a fork's end. Fork: the dispatch's Remaining is
-	// decremented, a notice is kept; with the last child all notices move to the session's inbox, and when the session is
+	// decremented, a notice is kept; with the last child all notices move to the session's inbox (with Dispatch.Notify each or manual: with each
+	// child, or never), and when the session is
 	// idle, was not stopped as a tree and candidate is set, a new main turn `candidate` is created queued (wake 1, Background=true, marker turn_start) and its wake is returned.
 	// A leader that ends with its gate closed promotes the next parked sibling (queued, wake returned) or, with none left, opens the gate.
 	// A main turn that is done writes e.CacheSafe into the session's slot, with RunID, the next Version and the time of the store; of any
@@ -128,6 +130,15 @@ type Store interface {
 	Stop(ctx context.Context, sessionID, scope string) (runIDs []string, wakes []Wake, err error)
 	// Cancel does the same for one run; an ended run is *forkcore.ConflictError.
 	Cancel(ctx context.Context, runID string) ([]Wake, error)
+	// Resume queues a child again that ended as failed or over budget (wake+1, marker resumed, ResumedAt): it goes on
+	// from its log, its dispatch has one child more to wait for, and a notice of its end that nobody read is taken back.
+	// Any other run is a *forkcore.ConflictError; a stop by a person is for good.
+	Resume(ctx context.Context, runID string) ([]Wake, error)
+	// SetBudget sets the budget of a session or a dispatch; 0 = none. What is reserved or spent already stays.
+	SetBudget(ctx context.Context, id string, nanoUSD int64) error
+	// DeliverNotices moves the notices of a dispatch that its policy holds back to the session's inbox, and starts a turn
+	// when the session is idle. None is a *forkcore.ConflictError.
+	DeliverNotices(ctx context.Context, dispatchID string) ([]Wake, error)
 	// SignalBackground asks the holder of a running foreground run to hand it over; a run that is not running in the
 	// foreground is *forkcore.ConflictError.
 	SignalBackground(ctx context.Context, runID string) error
@@ -137,7 +148,8 @@ type Store interface {
 	// Goodbye removes the executor's heartbeat; runs it still holds are requeued at the next sweep.
 	Goodbye(ctx context.Context, executor string) error
 	// Sweep repairs what fell through, in every shard: runs of executors silent for longer than dead become queued (wake+1); queued runs
-	// whose due time has passed are returned again (due moved to now + redue); gates past their limit open. All wakes are to be enqueued.
+	// whose due time has passed are returned again (due moved to now + redue); gates past their limit open; the children of a
+	// dispatch past its deadline are asked to stop by forkcore.WishDeadline. All wakes are to be enqueued.
 	Sweep(ctx context.Context, dead, redue time.Duration) ([]Wake, error)
 
 	// PublishDelta sends a coalesced piece of text to whoever watches; it may be dropped.
@@ -217,6 +229,8 @@ type CreateDispatch struct {
 	Launch    []forkcore.Entry
 	// MaxDescendants is how many forks the session may have started in all; 0 = any number.
 	MaxDescendants int64
+	// Deadline is from now; 0 = none.
+	Deadline time.Duration
 	// IdempotencyKey and RequestHash, for dispatches by a person or the API: a repeat with another hash is forkcore.ErrIdempotencyMismatch.
 	RequestHash string
 }

@@ -261,6 +261,9 @@ type dispatchPlan struct {
 	gate     forkcore.GateMode
 	budget   int64
 	best     *forkcore.CacheEntry // the longest live entry that prefixes the snapshot
+	notify   forkcore.NotifyPolicy
+	deadline time.Duration // from now; 0 = none
+	retryOf  string
 }
 
 // inheritance is what a fan-out shares with the agent that dispatches.
@@ -286,23 +289,28 @@ func (e *Engine) planDispatch(ctx context.Context, s forkcore.Session, in inheri
 		return nil, err
 	}
 	snap.Replacements = in.replaced
-	p := &dispatchPlan{snapshot: snap, fresh: fresh, specs: specs, gate: gate}
-	for _, c := range specs {
+	p := &dispatchPlan{snapshot: snap, fresh: fresh, specs: specs, gate: gate, notify: s.Notify}
+	e.price(p, s, snap.Entries, jobs)
+	return p, nil
+}
+
+// price quotes a fan-out over its snapshot; entries are those that prefix it.
+func (e *Engine) price(p *dispatchPlan, s forkcore.Session, entries []forkcore.CacheEntry, jobs forkcore.Jobs) {
+	for _, c := range p.specs {
 		p.blocks = append(p.blocks, forkcore.DirectiveBlock(c.prompt))
 	}
 	live := e.liveNow()
-	for i := range snap.Entries {
-		if en := &snap.Entries[i]; live(*en) && (p.best == nil || en.Bytes > p.best.Bytes) {
+	for i := range entries {
+		if en := &entries[i]; live(*en) && (p.best == nil || en.Bytes > p.best.Bytes) {
 			p.best = en
 		}
 	}
 	info, priced := e.o.Catalogue.ModelAt(s.Model, time.Now())
-	p.quote = forkcore.NewQuote(info, priced, snap, p.best, p.blocks, gate, jobs)
+	p.quote = forkcore.NewQuote(info, priced, p.snapshot, p.best, p.blocks, p.gate, jobs)
 	if priced {
-		need := reservation(info, p.best, snap.Bytes)
+		need := reservation(info, p.best, p.snapshot.Bytes)
 		p.quote.ReserveNanoUSD = &need
 	}
-	return p, nil
 }
 
 // create builds the dispatch and its children. parent is the run that
@@ -311,8 +319,9 @@ func (p *dispatchPlan) create(id string, parent forkcore.Run) (CreateDispatch, e
 	d := forkcore.Dispatch{
 		ID: id, SessionID: p.snapshot.SessionID, ParentRunID: parent.ID, Snapshot: p.snapshot.ID,
 		Remaining: int64(len(p.specs)), Quote: p.quote, BudgetNanoUSD: p.budget, GateMode: p.gate, Gate: forkcore.GateNone,
+		Notify: p.notify, RetryOf: p.retryOf,
 	}
-	cd := CreateDispatch{}
+	cd := CreateDispatch{Deadline: p.deadline}
 	for i, c := range p.specs {
 		runID, err := forkcore.ChildRunID(id, i)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -133,6 +134,12 @@ func (e *Engine) Fork(ctx context.Context, sessionID string, spec forkcore.ForkS
 	if err != nil {
 		return none, nil, err
 	}
+	return e.startForks(ctx, s, plan, id, hashHex(string(wish)))
+}
+
+// startForks creates a dispatch by a person or the API. id comes from an idempotency key.
+func (e *Engine) startForks(ctx context.Context, s forkcore.Session, plan *dispatchPlan, id, requestHash string) (forkcore.Dispatch, []forkcore.Run, error) {
+	var none forkcore.Dispatch
 	// A repeat starts nothing, so it costs nothing: it is answered whatever is left of the budget and of the window.
 	if _, err := e.o.Store.Dispatch(ctx, id); errors.Is(err, forkcore.ErrNotFound) {
 		if err := e.o.Guard.Admit(s.Descendants, int64(len(plan.specs))); err != nil {
@@ -151,7 +158,7 @@ func (e *Engine) Fork(ctx context.Context, sessionID string, spec forkcore.ForkS
 	if err != nil {
 		return none, nil, err
 	}
-	cd.RequestHash, cd.MaxDescendants = hashHex(string(wish)), e.o.Guard.MaxDescendants
+	cd.RequestHash, cd.MaxDescendants = requestHash, e.o.Guard.MaxDescendants
 	if err := plan.store(ctx, e.o.Store); err != nil {
 		return none, nil, err
 	}
@@ -178,6 +185,9 @@ func (e *Engine) dispatchWithRuns(ctx context.Context, id string) (forkcore.Disp
 	}
 	return d, runs, nil
 }
+
+// maxDeadline bounds the time that a fan-out may be given.
+const maxDeadline = 30 * 24 * time.Hour
 
 // affordTurn refuses a turn whose first request could not be reserved.
 func (e *Engine) affordTurn(s forkcore.Session) error {
@@ -260,6 +270,15 @@ func (e *Engine) planForks(ctx context.Context, sessionID string, spec forkcore.
 			bad.Add("budget_usd", "%v", err)
 		}
 	}
+	if spec.Notify != "" && !slices.Contains(forkcore.NotifyPolicies, spec.Notify) {
+		bad.Add("notify", "is %q; use all_done, each or manual", spec.Notify)
+	}
+	var deadline time.Duration
+	if sec := spec.DeadlineSeconds; sec != nil {
+		if deadline = time.Duration(*sec * float64(time.Second)); !(*sec >= 1 && *sec <= maxDeadline.Seconds()) {
+			bad.Add("deadline_seconds", "is %v; use 1 to %.0f, or leave it out", *sec, maxDeadline.Seconds())
+		}
+	}
 	bad.Fields = append(bad.Fields, spec.Jobs.Invalid()...)
 	if len(bad.Fields) > 0 {
 		return s, nil, &bad
@@ -278,6 +297,9 @@ func (e *Engine) planForks(ctx context.Context, sessionID string, spec forkcore.
 	if err != nil {
 		return s, nil, err
 	}
-	plan.budget = budget
+	plan.budget, plan.deadline = budget, deadline
+	if spec.Notify != "" {
+		plan.notify = spec.Notify
+	}
 	return s, plan, nil
 }

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,6 +22,8 @@ func dispatchFields(d forkcore.Dispatch) fields {
 		"budget":    formatInt(d.BudgetNanoUSD),
 		"gate_mode": string(d.GateMode),
 		"gate":      string(d.Gate),
+		"notify":    string(d.Notify),
+		"retry_of":  d.RetryOf,
 	}
 }
 
@@ -33,6 +36,10 @@ func parseDispatch(f fields) (forkcore.Dispatch, error) {
 		Snapshot:          r.digest("snapshot"),
 		RunIDs:            strings.Fields(r.text("runs")),
 		Remaining:         r.int("remaining"),
+		Notify:            forkcore.NotifyPolicy(cmp.Or(r.text("notify"), string(forkcore.NotifyAllDone))),
+		Undelivered:       r.int("undelivered"),
+		RetryOf:           r.text("retry_of"),
+		Deadline:          r.time("deadline"),
 		BudgetNanoUSD:     r.int("budget"),
 		GateMode:          forkcore.GateMode(r.text("gate_mode")),
 		Gate:              forkcore.GateState(r.text("gate")),
@@ -110,7 +117,7 @@ func (s *Store) CreateDispatch(ctx context.Context, h *engine.Holder, d engine.C
 			}
 		}
 	}
-	a := args{"token": "", "dispatch": dispatchFields(d.Dispatch), "runs": runs, "logs": logs, "hash": d.RequestHash, "max_descendants": formatInt(d.MaxDescendants)}
+	a := args{"token": "", "dispatch": dispatchFields(d.Dispatch), "runs": runs, "logs": logs, "hash": d.RequestHash, "max_descendants": formatInt(d.MaxDescendants), "deadline": millis(d.Deadline)}
 	st := freshStep
 	if h != nil {
 		a.hold(*h)

@@ -180,9 +180,15 @@ const sweepBatch = 500
 // Sweep implements engine.Store: one pipeline over all shards. Shards that
 // answered count even when another failed; both wakes and error are returned then.
 func (s *Store) Sweep(ctx context.Context, dead, redue time.Duration) ([]engine.Wake, error) {
-	return s.wakesOfAll(ctx, everyShard(scriptSweep, args{
-		"dead": millis(dead), "redue": millis(redue), "batch": formatInt(sweepBatch),
-	}))
+	steps := make([]step, forkcore.Shards)
+	for i := range steps {
+		a := args{"dead": millis(dead), "redue": millis(redue), "batch": formatInt(sweepBatch)}
+		if err := a.newTurn(shard(i)); err != nil {
+			return nil, err
+		}
+		steps[i] = freshStep(scriptSweep, shard(i), a)
+	}
+	return s.wakesOfAll(ctx, steps)
 }
 
 // wakesOfAll performs steps whose first answer is a list of wakes.

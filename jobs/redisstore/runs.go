@@ -57,6 +57,7 @@ func parseRun(f fields) (forkcore.Run, error) {
 		UpdatedAt:       r.time("updated"),
 		StartedAt:       r.time("started"),
 		EndedAt:         r.time("ended"),
+		ResumedAt:       r.time("resumed"),
 		Requests:        r.int("requests"),
 		ToolUses:        r.int("tool_uses"),
 		LastTool:        r.text("last_tool"),

@@ -45,12 +45,16 @@ const (
 	scriptGoodbye          scriptName = "goodbye"
 	scriptSweep            scriptName = "sweep"
 	scriptWakeWaiting      scriptName = "wake_waiting"
+	scriptResume           scriptName = "resume"
+	scriptSetBudget        scriptName = "set_budget"
+	scriptDeliver          scriptName = "deliver"
 )
 
 var scriptNames = [...]scriptName{
 	scriptCreateSession, scriptAccept, scriptTakeLease, scriptAppend, scriptBeginRequest, scriptFirstEvent,
 	scriptSettle, scriptCreateDispatch, scriptRelease, scriptWait, scriptEndRun, scriptStop, scriptCancel,
 	scriptSignalBackground, scriptHeartbeat, scriptGoodbye, scriptSweep, scriptWakeWaiting,
+	scriptResume, scriptSetBudget, scriptDeliver,
 }
 
 const (
@@ -105,11 +109,17 @@ func generated() string {
 		}
 		b.WriteString("},\n")
 	}
-	b.WriteString("}\nlocal STOPPED = {\n")
-	for _, wish := range forkcore.StopWishes {
-		fmt.Fprintf(&b, "  %s = [==[%s]==],\n", wish, encode(forkcore.StopReason(wish)))
+	b.WriteString("}\nlocal RESUMABLE = {")
+	for _, s := range forkcore.States {
+		if s.Resumable() {
+			fmt.Fprintf(&b, "%s = true, ", s)
+		}
 	}
-	fmt.Fprintf(&b, "}\nlocal GRACE, MAX_OFFERS, LIVE_MAX = %d, %d, '%d'\n", enqueueGrace.Milliseconds(), maxOffers, liveLength)
+	b.WriteString("}\nlocal STOPPED, STOP_STATE = {}, {}\n")
+	for _, wish := range forkcore.StopWishes {
+		fmt.Fprintf(&b, "STOPPED.%s, STOP_STATE.%[1]s = [==[%s]==], '%s'\n", wish, encode(forkcore.StopReason(wish)), forkcore.StopState(wish))
+	}
+	fmt.Fprintf(&b, "local GRACE, MAX_OFFERS, LIVE_MAX = %d, %d, '%d'\n", enqueueGrace.Milliseconds(), maxOffers, liveLength)
 	return b.String()
 }
 

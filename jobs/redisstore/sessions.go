@@ -29,6 +29,7 @@ func sessionFields(s forkcore.Session) fields {
 		"budget":      formatInt(s.BudgetNanoUSD),
 		"interactive": formatBool(s.Interactive),
 		"background":  formatInt(int64(s.AutoBackground)),
+		"notify":      string(s.Notify),
 		"betas":       strings.Join(s.Betas, " "),
 	})
 }
@@ -48,6 +49,7 @@ func parseSession(f fields) (forkcore.Session, error) {
 		BudgetNanoUSD:   r.int("budget"),
 		Interactive:     r.flag("interactive"),
 		AutoBackground:  time.Duration(r.int("background")),
+		Notify:          forkcore.NotifyPolicy(r.text("notify")),
 		CreatedAt:       r.time("created"),
 		UpdatedAt:       r.time("updated"),
 		Version:         r.int("version"),

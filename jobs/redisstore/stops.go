@@ -51,3 +51,35 @@ func (s *Store) SignalBackground(ctx context.Context, runID string) error {
 	_, err = s.run(ctx, freshStep(scriptSignalBackground, sh, args{"run": runID}))
 	return err
 }
+
+// Resume implements engine.Store.
+func (s *Store) Resume(ctx context.Context, runID string) ([]engine.Wake, error) {
+	sh, err := shardOf(runID)
+	if err != nil {
+		return nil, err
+	}
+	return s.wakesOf(ctx, freshStep(scriptResume, sh, args{"run": runID}), 0)
+}
+
+// SetBudget implements engine.Store.
+func (s *Store) SetBudget(ctx context.Context, id string, nanoUSD int64) error {
+	sh, err := shardOf(id)
+	if err != nil {
+		return err
+	}
+	_, err = s.run(ctx, freshStep(scriptSetBudget, sh, args{"id": id, "budget": formatInt(nanoUSD)}))
+	return err
+}
+
+// DeliverNotices implements engine.Store.
+func (s *Store) DeliverNotices(ctx context.Context, dispatchID string) ([]engine.Wake, error) {
+	sh, err := shardOf(dispatchID)
+	if err != nil {
+		return nil, err
+	}
+	a := args{"dispatch": dispatchID}
+	if err := a.newTurn(sh); err != nil {
+		return nil, err
+	}
+	return s.wakesOf(ctx, freshStep(scriptDeliver, sh, a), 0)
+}

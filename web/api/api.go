@@ -42,6 +42,18 @@ type Backgrounder interface {
 	Background(ctx context.Context, runID string) error
 }
 
+// Resumer lets go on or starts again what ended otherwise than done. What cannot is a *forkcore.ConflictError.
+type Resumer interface {
+	// Resume answers the id of the run that goes on: of a main turn it is a new one.
+	Resume(ctx context.Context, runID string) (string, error)
+	// ResumeDispatch resumes every run of a dispatch that failed or is over budget.
+	ResumeDispatch(ctx context.Context, dispatchID string) (runIDs []string, err error)
+	Retry(ctx context.Context, dispatchID string, spec forkcore.RetrySpec, idempotencyKey string) (forkcore.Dispatch, []forkcore.Run, error)
+	// SetBudget takes the id of a session or a dispatch; nil = no budget.
+	SetBudget(ctx context.Context, id string, usd *float64) error
+	DeliverNotices(ctx context.Context, dispatchID string) error
+}
+
 // Runner is everything that changes something.
 type Runner interface {
 	SessionCreator
@@ -49,6 +61,7 @@ type Runner interface {
 	Forker
 	Stopper
 	Backgrounder
+	Resumer
 }
 
 // SessionReader reads sessions and their runs. Unknown ids are forkcore.ErrNotFound, strings that are no ids forkcore.ErrBadID;

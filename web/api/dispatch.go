@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -10,23 +11,28 @@ import (
 
 // dispatch is a fan-out in JSON.
 type dispatch struct {
-	ID            string            `json:"id"`
-	CreatedAt     *string           `json:"created_at"`
-	UpdatedAt     *string           `json:"updated_at"`
-	EndedAt       *string           `json:"ended_at"`
-	Version       int64             `json:"version"`
-	SessionID     string            `json:"session_id"`
-	ParentRunID   *string           `json:"parent_run_id"`
-	Snapshot      string            `json:"snapshot"`
-	BudgetNanoUSD *int64            `json:"budget_nanousd"`
-	Gate          gate              `json:"gate"`
-	Quote         forkcore.Quote    `json:"quote"`
-	Bill          bill              `json:"bill"`
-	Remaining     int64             `json:"remaining"`
-	RunIDs        []string          `json:"run_ids"`
-	Runs          *[]run            `json:"runs,omitempty"`           // absent in events
-	Report        *[]reportOf       `json:"report,omitempty"`         // absent in events
-	FileConflicts *[]fileConflictOf `json:"file_conflicts,omitempty"` // absent in events
+	ID            string         `json:"id"`
+	CreatedAt     *string        `json:"created_at"`
+	UpdatedAt     *string        `json:"updated_at"`
+	EndedAt       *string        `json:"ended_at"`
+	Version       int64          `json:"version"`
+	SessionID     string         `json:"session_id"`
+	ParentRunID   *string        `json:"parent_run_id"`
+	Snapshot      string         `json:"snapshot"`
+	BudgetNanoUSD *int64         `json:"budget_nanousd"`
+	Gate          gate           `json:"gate"`
+	Quote         forkcore.Quote `json:"quote"`
+	Bill          bill           `json:"bill"`
+	Remaining     int64          `json:"remaining"`
+	// Undelivered counts the notices that Notify holds back.
+	Notify        forkcore.NotifyPolicy `json:"notify"`
+	Undelivered   int64                 `json:"undelivered"`
+	DeadlineAt    *string               `json:"deadline_at"`
+	RetryOf       *string               `json:"retry_of"`
+	RunIDs        []string              `json:"run_ids"`
+	Runs          *[]run                `json:"runs,omitempty"`           // absent in events
+	Report        *[]reportOf           `json:"report,omitempty"`         // absent in events
+	FileConflicts *[]fileConflictOf     `json:"file_conflicts,omitempty"` // absent in events
 }
 
 type gate struct {
@@ -72,6 +78,7 @@ func dispatchView(d forkcore.Dispatch, prices Prices) dispatch {
 		SessionID: d.SessionID, ParentRunID: orNull(d.ParentRunID), Snapshot: d.Snapshot.String(),
 		Gate:  gate{Mode: d.GateMode, State: d.Gate, Generation: d.Generation, LeaderRunID: orNull(d.LeaderRunID), History: make([]gateEvent, len(d.GateHistory))},
 		Quote: d.Quote, Remaining: d.Remaining, RunIDs: d.RunIDs,
+		Notify: d.Notify, Undelivered: d.Undelivered, DeadlineAt: stamp(d.Deadline), RetryOf: orNull(d.RetryOf),
 		Bill: bill{
 			FirstRequests: firstBill{billOf: billOf{d.FirstRequestUsage, d.FirstRequests.Known()}, InputCostNanoUSD: FirstInputCost(d, prices)},
 			Total:         billOf{d.Usage, d.Cost.Known()},
@@ -189,6 +196,11 @@ func (a *API) fork(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	return a.dispatched(c, d, runs)
+}
+
+// dispatched answers 202 with a fan-out that was started.
+func (a *API) dispatched(c echo.Context, d forkcore.Dispatch, runs []forkcore.Run) error {
 	a.forks.Add(int64(len(runs)))
 	c.Response().Header().Set("Location", "/api/v1/dispatches/"+d.ID)
 	return c.JSON(http.StatusAccepted, struct {
@@ -196,4 +208,73 @@ func (a *API) fork(c echo.Context) error {
 		Runs       []run          `json:"runs"`
 		Quote      forkcore.Quote `json:"quote"`
 	}{d.ID, runViews(runs), d.Quote})
+}
+
+func (a *API) retryDispatch(c echo.Context) error {
+	key, err := idempotencyKey(c)
+	if err != nil {
+		return err
+	}
+	var spec forkcore.RetrySpec
+	if err := decode(c, &spec); err != nil {
+		return err
+	}
+	d, runs, err := a.runner.Retry(c.Request().Context(), c.Param("id"), spec, key)
+	if err != nil {
+		return err
+	}
+	return a.dispatched(c, d, runs)
+}
+
+func (a *API) resumeDispatch(c echo.Context) error {
+	if err := decodeNothing(c); err != nil {
+		return err
+	}
+	ids, err := a.runner.ResumeDispatch(c.Request().Context(), c.Param("id"))
+	if err != nil {
+		return err
+	}
+	return acceptedRuns(c, ids)
+}
+
+func (a *API) deliverNotices(c echo.Context) error {
+	if err := decodeNothing(c); err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	if err := a.runner.DeliverNotices(ctx, c.Param("id")); err != nil {
+		return err
+	}
+	d, err := a.reader.Dispatch(ctx, c.Param("id"))
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusAccepted, dispatchView(d, a.prices))
+}
+
+func (a *API) changeDispatch(c echo.Context) error {
+	if err := a.setBudget(c); err != nil {
+		return err
+	}
+	return a.getDispatch(c)
+}
+
+// setBudget changes what a PATCH of a session or a dispatch may change.
+func (a *API) setBudget(c echo.Context) error {
+	var body struct {
+		BudgetUSD *json.RawMessage `json:"budget_usd"`
+	}
+	// A pointer to raw JSON is nil for null as well as for a missing field.
+	raw := json.RawMessage("missing")
+	body.BudgetUSD = &raw
+	if err := decode(c, &body); err != nil {
+		return err
+	}
+	var usd *float64
+	if body.BudgetUSD != nil {
+		if err := json.Unmarshal(*body.BudgetUSD, &usd); err != nil {
+			return forkcore.Invalid("budget_usd", "is missing or no number: give an amount in US dollars, or null for none")
+		}
+	}
+	return a.runner.SetBudget(c.Request().Context(), c.Param("id"), usd)
 }

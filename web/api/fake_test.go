@@ -25,6 +25,11 @@ type fake struct {
 	stop               func(sessionID, scope string) ([]string, error)
 	cancel             func(string) error
 	background         func(string) error
+	resume             func(string) (string, error)
+	resumeDispatch     func(string) ([]string, error)
+	retry              func(string, forkcore.RetrySpec, string) (forkcore.Dispatch, []forkcore.Run, error)
+	setBudget          func(string, *float64) error
+	deliver            func(string) error
 	session            func(string) (forkcore.Session, error)
 	sessions           func(cursor string, limit int) ([]forkcore.Session, string, error)
 	runsOf             func(sessionID, cursor string, limit int) ([]forkcore.Run, string, error)
@@ -61,6 +66,20 @@ func (f *fake) Fork(_ context.Context, id string, s forkcore.ForkSpec, key strin
 func (f *fake) Stop(_ context.Context, id, scope string) ([]string, error) { return f.stop(id, scope) }
 func (f *fake) Cancel(_ context.Context, id string) error                  { return f.cancel(id) }
 func (f *fake) Background(_ context.Context, id string) error              { return f.background(id) }
+
+func (f *fake) Resume(_ context.Context, id string) (string, error) { return f.resume(id) }
+func (f *fake) ResumeDispatch(_ context.Context, id string) ([]string, error) {
+	return f.resumeDispatch(id)
+}
+
+func (f *fake) Retry(_ context.Context, id string, s forkcore.RetrySpec, key string) (forkcore.Dispatch, []forkcore.Run, error) {
+	return f.retry(id, s, key)
+}
+
+func (f *fake) SetBudget(_ context.Context, id string, usd *float64) error {
+	return f.setBudget(id, usd)
+}
+func (f *fake) DeliverNotices(_ context.Context, id string) error { return f.deliver(id) }
 
 func (f *fake) Session(_ context.Context, id string) (forkcore.Session, error) {
 	return f.session(id)
@@ -179,7 +198,7 @@ func newFake() *fake {
 	}
 	d := forkcore.Dispatch{
 		ID: dispatchID, SessionID: sessionID, ParentRunID: mainID, Snapshot: snapID, RunIDs: []string{forkID, otherFork},
-		Quote:    quote,
+		Quote: quote, Notify: forkcore.NotifyAllDone,
 		GateMode: forkcore.GateAuto, Gate: forkcore.GateOpen, Generation: 1, LeaderRunID: forkID,
 		GateHistory: []forkcore.GateEvent{{At: noon, Generation: 1, Type: "closed", RunID: forkID, Cause: "dispatch"}},
 		Usage:       sample, Cost: forkcore.Cost{NanoUSD: 234}, FirstRequests: forkcore.Cost{NanoUSD: 1500}, FirstRequestUsage: sample,
@@ -218,6 +237,20 @@ func newFake() *fake {
 	f.stop = func(id, _ string) ([]string, error) { return only(id, sessionID, []string{mainID, forkID}) }
 	f.cancel = func(id string) error { _, err := f.run(id); return err }
 	f.background = f.cancel
+	f.resume = func(id string) (string, error) { return id, f.cancel(id) }
+	f.resumeDispatch = func(id string) ([]string, error) { return only(id, dispatchID, []string{forkID}) }
+	f.retry = func(id string, _ forkcore.RetrySpec, _ string) (forkcore.Dispatch, []forkcore.Run, error) {
+		_, err := only(id, dispatchID, 0)
+		return d, []forkcore.Run{runs[forkID]}, err
+	}
+	f.setBudget = func(id string, _ *float64) error {
+		if id == sessionID {
+			return nil
+		}
+		_, err := only(id, dispatchID, 0)
+		return err
+	}
+	f.deliver = func(id string) error { _, err := only(id, dispatchID, 0); return err }
 	f.transcript = func(id string, after int64) ([]forkcore.TranscriptLine, error) {
 		if _, err := f.run(id); err != nil {
 			return nil, err

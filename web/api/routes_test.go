@@ -39,6 +39,12 @@ func TestCallsAnswerAsDocumented(t *testing.T) {
 		{"GET /runs/{id}", "/runs/" + forkID, "", 200},
 		{"POST /runs/{id}/cancel", "/runs/" + forkID + "/cancel", "", 202},
 		{"POST /runs/{id}/background", "/runs/" + mainID + "/background", "{}", 202},
+		{"POST /runs/{id}/resume", "/runs/" + forkID + "/resume", "{}", 202},
+		{"PATCH /sessions/{id}", "/sessions/" + sessionID, `{"budget_usd":2.5}`, 200},
+		{"PATCH /dispatches/{id}", "/dispatches/" + dispatchID, `{"budget_usd":null}`, 200},
+		{"POST /dispatches/{id}/resume", "/dispatches/" + dispatchID + "/resume", "", 202},
+		{"POST /dispatches/{id}/retry", "/dispatches/" + dispatchID + "/retry", `{"runs":["` + forkID + `"]}`, 202},
+		{"POST /dispatches/{id}/deliver", "/dispatches/" + dispatchID + "/deliver", "", 202},
 		{"GET /runs/{id}/requests", "/runs/" + forkID + "/requests", "", 200},
 		{"GET /runs/{id}/requests/{n}", "/runs/" + forkID + "/requests/1", "", 200},
 		{"GET /runs/{id}/requests/{n}/body", "/runs/" + forkID + "/requests/1/body", "", 200},
@@ -67,6 +73,7 @@ func TestCallsOfUnknownObjects(t *testing.T) {
 	server := serve(t, newFake())
 	bodies := map[string]string{
 		"/messages": `{"text":"a"}`, "/forks": `{"directives":[]}`, "/forks/quote": `{"directives":[]}`, "/stop": `{"scope":"turn"}`,
+		"/retry": `{}`, "PATCH": `{"budget_usd":1}`,
 	}
 	for operation := range operations(doc) {
 		method, path, _ := strings.Cut(operation, " ")
@@ -77,6 +84,9 @@ func TestCallsOfUnknownObjects(t *testing.T) {
 		for _, id := range []string{kind + "_03qqqqqqqqqqqqqqqq", "nonsense", strings.Repeat("0", 64)} {
 			concrete := strings.NewReplacer("{id}", id, "{sha256}", id, "{n}", "1").Replace(path)
 			_, suffix, _ := strings.Cut(path, "}")
+			if method == "PATCH" {
+				suffix = "PATCH"
+			}
 			t.Run(method+" "+concrete, func(t *testing.T) {
 				res, body := call(t, server, method, concrete, bodies[suffix])
 				if res.StatusCode != 404 || res.Header.Get("Content-Type") != "application/problem+json" {
@@ -100,7 +110,6 @@ func TestUnroutedCalls(t *testing.T) {
 		method, path string
 		status       int
 	}{
-		{"POST", "/runs/" + forkID + "/resume", 404},
 		{"POST", "/runs/" + forkID + "/message", 404},
 		{"GET", "/permissions", 404},
 		{"GET", "/cache/summary", 404},

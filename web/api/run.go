@@ -43,6 +43,7 @@ type run struct {
 	LastToolDetail *string          `json:"last_tool_detail"`
 	StartedAt      *string          `json:"started_at"`
 	EndedAt        *string          `json:"ended_at"`
+	ResumedAt      *string          `json:"resumed_at"`
 	Report         *forkcore.Report `json:"report"`
 }
 
@@ -66,7 +67,7 @@ func runView(r forkcore.Run) run {
 		Background: r.Background, Leader: r.Leader, CacheAtRisk: r.AtRiskRequests > 0,
 		Usage: r.Usage, CostNanoUSD: r.Cost.Known(), HitRate: hitRate{h.Total, h.Inherited, h.Own},
 		Requests: r.Requests, ToolUses: r.ToolUses, LastTool: orNull(r.LastTool), LastToolDetail: orNull(r.LastToolDetail),
-		StartedAt: stamp(r.StartedAt), EndedAt: stamp(r.EndedAt), Report: r.Report,
+		StartedAt: stamp(r.StartedAt), EndedAt: stamp(r.EndedAt), ResumedAt: stamp(r.ResumedAt), Report: r.Report,
 	}
 }
 
@@ -112,6 +113,22 @@ func (a *API) background(c echo.Context) error {
 		return err
 	}
 	return a.acceptedRun(c)
+}
+
+func (a *API) resume(c echo.Context) error {
+	if err := decodeNothing(c); err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	id, err := a.runner.Resume(ctx, c.Param("id"))
+	if err != nil {
+		return err
+	}
+	r, err := a.reader.Run(ctx, id)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusAccepted, runView(r))
 }
 
 // acceptedRun answers 202 with the run as it is now; the wish may take effect later.

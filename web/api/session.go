@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -34,6 +35,7 @@ type session struct {
 	Effort                *string                 `json:"effort"`
 	Interactive           bool                    `json:"interactive"`
 	AutoBackgroundSeconds float64                 `json:"auto_background_seconds"`
+	Notify                forkcore.NotifyPolicy   `json:"notify"`
 	BudgetNanoUSD         *int64                  `json:"budget_nanousd"`
 	State                 forkcore.State          `json:"state"`
 	Reason                *forkcore.Reason        `json:"reason"`
@@ -69,8 +71,8 @@ func sessionView(s forkcore.Session, active *forkcore.Run, runs []forkcore.Run, 
 		Mode: s.Mode, PermissionMode: s.PermissionMode,
 		Thinking: s.Thinking, Effort: orNull(s.Effort),
 		Interactive: s.Interactive, AutoBackgroundSeconds: s.AutoBackground.Seconds(),
-		ActiveRunID: orNull(s.ActiveRunID),
-		Usage:       s.Usage, CostNanoUSD: s.Cost.Known(),
+		Notify: cmp.Or(s.Notify, forkcore.NotifyAllDone), ActiveRunID: orNull(s.ActiveRunID),
+		Usage: s.Usage, CostNanoUSD: s.Cost.Known(),
 		HitRate: sessionHitRate{Total: forkcore.Run{Usage: s.Usage}.HitRate().Total},
 	}
 	v.State, v.Reason = SessionState(s, active)
@@ -231,10 +233,22 @@ func (a *API) stop(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	return acceptedRuns(c, ids)
+}
+
+// acceptedRuns answers 202 with the runs that a wish concerns.
+func acceptedRuns(c echo.Context, ids []string) error {
 	if ids == nil {
 		ids = []string{}
 	}
 	return c.JSON(http.StatusAccepted, struct {
 		Runs []string `json:"runs"`
 	}{ids})
+}
+
+func (a *API) changeSession(c echo.Context) error {
+	if err := a.setBudget(c); err != nil {
+		return err
+	}
+	return a.getSession(c)
 }

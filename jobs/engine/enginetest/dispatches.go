@@ -19,7 +19,7 @@ func (f *fixture) forks(n int, gate forkcore.GateState, parent string) engine.Cr
 	saving := int64(600_000)
 	d := engine.CreateDispatch{
 		Dispatch: forkcore.Dispatch{
-			ID: id, SessionID: f.session, ParentRunID: parent, Snapshot: snapshot, GateMode: forkcore.GateAuto, Gate: gate,
+			ID: id, SessionID: f.session, ParentRunID: parent, Snapshot: snapshot, GateMode: forkcore.GateAuto, Gate: gate, Notify: forkcore.NotifyAllDone,
 			Quote: forkcore.Quote{Model: "claude-sonnet-5-5", Children: n, SharedTokens: 9, SavingNanoUSD: &saving},
 		},
 		RequestHash: "hash",

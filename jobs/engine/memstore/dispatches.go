@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,10 +15,13 @@ import (
 type dispatch struct {
 	forkcore.Dispatch
 	hash     string
-	reserved int64     // nano-dollars of running requests
+	above    *dispatch // whose fork dispatched this one
+	reserved int64     // nano-dollars of running requests, those of nested dispatches included
+	below    int64     // nano-dollars that nested dispatches cost
 	notices  []string  // children that ended, in that order
 	stopped  bool      // the tree was stopped: its end starts no turn
 	opened   time.Time // when the gate opened
+	late     bool      // its deadline was acted upon
 	limit    time.Time // when the closed gate opens by itself; zero before the leader's send
 }
 
@@ -118,6 +122,13 @@ func (st *step) createDispatch(launcher *run, in engine.CreateDispatch) (answer,
 		d.RunIDs = append(d.RunIDs, r.ID)
 	}
 	st.dispatches[d.ID] = d
+	d.Notify, d.RetryOf = cmp.Or(in.Dispatch.Notify, forkcore.NotifyAllDone), in.Dispatch.RetryOf
+	if parent := st.runs[d.ParentRunID]; parent != nil {
+		d.above = st.dispatches[parent.DispatchID]
+	}
+	if in.Deadline > 0 {
+		d.Deadline = st.now.Add(in.Deadline)
+	}
 	closed := d.Gate == forkcore.GateClosed
 	if closed {
 		d.Generation, d.LeaderRunID = 1, d.RunIDs[0]

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
+	"time"
 
 	"forkyard/forkcore"
 	"forkyard/jobs/engine"
@@ -118,21 +119,109 @@ func (st *step) endChild(c *session, d *dispatch, r *run, e engine.EndRun) {
 	st.touch(r, forkcore.EventNotification)
 	st.touch(d, "")
 	d.notices = append(d.notices, r.ID)
+	d.Undelivered++
 	d.Remaining--
 	if d.Gate == forkcore.GateClosed && d.LeaderRunID == r.ID {
 		st.promoteLeader(d, r)
 	}
-	if d.Remaining > 0 {
-		return
+	if d.Remaining == 0 {
+		d.EndedAt = st.now
+		st.touchDispatch(d)
 	}
-	d.EndedAt = st.now
-	st.touchDispatch(d)
+	if d.Notify == forkcore.NotifyEach || d.Remaining == 0 && d.Notify != forkcore.NotifyManual {
+		st.deliverNotices(c, d, e)
+	}
+}
+
+// notice names what a run's latest end has to tell: a resumed run tells again.
+func notice(r *run) string { return fmt.Sprintf("ended_%s.%d", r.ID, r.Wake) }
+
+// deliverNotices moves what the children have to tell to the session's inbox
+// and starts a turn when nobody else would read it.
+func (st *step) deliverNotices(c *session, d *dispatch, e engine.EndRun) {
+	any := len(d.notices) > 0
 	for _, id := range d.notices {
-		c.put(forkcore.InboxItem{ID: "ended_" + id, Kind: "notification", RunID: id, At: st.now})
+		c.put(forkcore.InboxItem{ID: notice(st.runs[id]), Kind: "notification", RunID: id, At: st.now})
 	}
-	if !d.stopped {
+	d.notices, d.Undelivered = nil, 0
+	st.touchDispatch(d)
+	if any && !d.stopped {
 		st.startCandidate(c, e)
 	}
+}
+
+// DeliverNotices implements engine.Store.
+func (s *Store) DeliverNotices(ctx context.Context, dispatchID string) ([]engine.Wake, error) {
+	leave, err := s.enter(ctx, "deliver notices", dispatchID)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	d := s.dispatches[dispatchID]
+	switch {
+	case d == nil:
+		return nil, notFound("dispatch", dispatchID)
+	case len(d.notices) == 0:
+		return nil, &forkcore.ConflictError{Message: "No run of this fan-out has anything to tell that was not handed over.", NextStep: "Wait until one of them ends."}
+	}
+	st := s.begin()
+	d.stopped = false // whoever asks wants the turn that a stop held back
+	st.deliverNotices(s.sessions[d.SessionID], d, st.newTurn(s.runs[d.RunIDs[0]]))
+	st.finish()
+	return st.wakes, nil
+}
+
+// Resume implements engine.Store.
+func (s *Store) Resume(ctx context.Context, runID string) ([]engine.Wake, error) {
+	leave, err := s.enter(ctx, "resume", runID)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	r := s.runs[runID]
+	switch {
+	case r == nil:
+		return nil, notFound("run", runID)
+	case !r.State.Ended():
+		return nil, &forkcore.ConflictError{Message: fmt.Sprintf("This run has not ended: it is %s.", r.State), NextStep: "Wait for its end, or cancel it."}
+	case !r.CanResume():
+		return nil, &forkcore.ConflictError{Message: fmt.Sprintf("A run that ended as %s cannot be resumed.", r.State), NextStep: "Dispatch its directive again, or send a message."}
+	}
+	st, c, d := s.begin(), s.sessions[r.SessionID], s.dispatches[r.DispatchID]
+	c.inbox = slices.DeleteFunc(c.inbox, func(item forkcore.InboxItem) bool { return item.ID == notice(r) })
+	d.notices = slices.DeleteFunc(d.notices, func(id string) bool { return id == r.ID })
+	d.Undelivered = int64(len(d.notices))
+	r.EndedAt, r.Reason, r.Report, r.Stop, r.ResumedAt = time.Time{}, nil, nil, "", st.now
+	c.ActiveRuns++
+	st.touchSession(c)
+	d.Remaining++
+	d.EndedAt, d.stopped = time.Time{}, false
+	st.touchDispatch(d)
+	st.mark(r, forkcore.Marker{Type: forkcore.MarkerResumed})
+	st.setState(r, forkcore.Queued)
+	st.finish()
+	return st.wakes, nil
+}
+
+// SetBudget implements engine.Store.
+func (s *Store) SetBudget(ctx context.Context, id string, nanoUSD int64) error {
+	leave, err := s.enter(ctx, "set budget", id)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	st := s.begin()
+	if c := s.sessions[id]; c != nil {
+		c.BudgetNanoUSD = nanoUSD
+		st.touchSession(c)
+	} else if d := s.dispatches[id]; d != nil {
+		d.BudgetNanoUSD = nanoUSD
+		st.touchDispatch(d)
+	} else {
+		return notFound("session or dispatch", id)
+	}
+	st.finish()
+	return nil
 }
 
 // startCandidate starts a turn for what waits in the inbox of an idle session.
@@ -214,7 +303,7 @@ func (st *step) obeyStop(r *run) {
 		st.signal(r, "stop")
 	case !r.State.Ended():
 		reason, end := forkcore.StopReason(r.Stop), st.newTurn(r)
-		end.State, end.Reason = forkcore.Cancelled, &reason
+		end.State, end.Reason = forkcore.StopState(r.Stop), &reason
 		st.endRun(r, end)
 	}
 }

@@ -281,9 +281,32 @@ func (s *Store) Sweep(ctx context.Context, dead, redue time.Duration) ([]engine.
 			}
 		}
 	}
+	st.endLate()
 	for _, w := range st.wakes {
 		s.runs[w.RunID].due = st.now.Add(redue)
 	}
 	st.finish()
 	return st.wakes, nil
+}
+
+// endLate asks the children of dispatches past their deadline to stop.
+func (st *step) endLate() {
+	for _, d := range st.dispatches {
+		if d.Remaining == 0 || d.Deadline.IsZero() || d.Deadline.After(st.now) || d.late {
+			continue
+		}
+		d.late = true
+		var late []*run
+		for _, id := range d.RunIDs {
+			if r := st.runs[id]; !r.State.Ended() {
+				st.wishStop(r, forkcore.WishDeadline)
+				late = append(late, r)
+			}
+		}
+		for _, r := range late {
+			if r.Stop == forkcore.WishDeadline {
+				st.obeyStop(r)
+			}
+		}
+	}
 }

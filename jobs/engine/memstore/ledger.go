@@ -20,7 +20,13 @@ func (st *step) bill(r *run, reserved int64, u forkcore.Usage, c forkcore.Cost) 
 	st.touch(s, "")
 	st.touch(r, "")
 	if d := st.dispatches[r.DispatchID]; d != nil {
-		d.reserved += reserved
+		for a := d; a != nil; a = a.above {
+			a.reserved += reserved
+			if a != d {
+				a.below += c.NanoUSD
+			}
+			st.touch(a, "")
+		}
 		d.Usage, d.Cost = d.Usage.Add(u), d.Cost.Add(c)
 		if c != (forkcore.Cost{}) || u != (forkcore.Usage{}) {
 			st.touchDispatch(d)
@@ -52,15 +58,17 @@ func (s *Store) BeginRequest(ctx context.Context, h engine.Holder, row forkcore.
 	}
 	_, err := s.held(ctx, "begin request", h, []any{row, reserve, gateLimit}, func(st *step, r *run) (answer, error) {
 		c, d := st.sessions[r.SessionID], st.dispatches[r.DispatchID]
+		short := false
 		over := func(budget, spent, reserved int64) bool { return budget > 0 && spent+reserved+reserve > budget }
+		for a := d; a != nil; a = a.above {
+			short = short || over(a.BudgetNanoUSD, a.Cost.NanoUSD+a.below, a.reserved)
+		}
 		switch {
 		case r.Stop != "":
 			return answer{}, engine.ErrStopped
 		case row.N != r.Requests+1:
 			return answer{}, engine.ErrLeaseLost
-		case over(c.BudgetNanoUSD, c.Cost.NanoUSD, c.ReservedNanoUSD):
-			return answer{}, forkcore.ErrBudget
-		case d != nil && over(d.BudgetNanoUSD, d.Cost.NanoUSD, d.reserved):
+		case over(c.BudgetNanoUSD, c.Cost.NanoUSD, c.ReservedNanoUSD), short:
 			return answer{}, forkcore.ErrBudget
 		}
 		r.Requests++

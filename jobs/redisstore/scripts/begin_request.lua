@@ -7,13 +7,16 @@ if get(key, 'stop') ~= '' then return fail('stopped') end
 if int((tonumber(get(key, 'requests')) or 0) + 1) ~= A.n then return fail('lease_lost') end
 
 -- Compared as doubles: exact below 2^53 nano-dollars, nine million dollars.
+local short = false
 local function over(of, reserved)
-  local h = redis.call('HMGET', of, 'budget', 'cost', reserved)
+  local h = redis.call('HMGET', of, 'budget', 'cost', '_below_cost', reserved)
   local budget = tonumber(h[1] or '0') or 0
-  return budget > 0 and tonumber(h[2] or '0') + tonumber(h[3] or '0') + tonumber(A.reserve) > budget
+  local spent = tonumber(h[2] or '0') + tonumber(h[3] or '0') + tonumber(h[4] or '0')
+  if budget > 0 and spent + tonumber(A.reserve) > budget then short = true end
 end
-if over(SESSION .. sid, 'reserved') then return fail('budget') end
-if did ~= '' and over(DISPATCH .. did, '_reserved') then return fail('budget') end
+over(SESSION .. sid, 'reserved')
+above(did, function(of) over(of, '_reserved') end)
+if short then return fail('budget') end
 
 redis.call('HINCRBY', key, 'requests', 1)
 if A.account ~= '' and get(SESSION .. sid, 'account') ~= A.account then

@@ -1,5 +1,5 @@
 -- A.run, A.executor, A.epoch, A.token (token empty = by a person or the API); A.dispatch, A.runs, A.logs (records of each child);
--- A.expect, A.launch; A.hash; A.max_descendants (0 = any). Answers created (1 or 0) and wakes.
+-- A.expect, A.launch; A.hash; A.max_descendants (0 = any); A.deadline (ms from now, 0 = none). Answers created (1 or 0) and wakes.
 local did, sid = A.dispatch.id, A.dispatch.session
 local key = DISPATCH .. did
 local bad
@@ -33,6 +33,12 @@ local ids, closed = {}, A.dispatch.gate == 'closed'
 for i, r in ipairs(A.runs) do ids[i] = r.id end
 put(key, A.dispatch)
 put(key, {runs = table.concat(ids, ' '), remaining = int(#ids), created = NOW_S, _hash = A.hash})
+if A.dispatch.parent ~= '' then redis.call('HSET', key, '_above', get(RUN .. A.dispatch.parent, 'dispatch')) end
+if A.deadline ~= '0' then
+  local at = int(NOW + tonumber(A.deadline))
+  redis.call('HSET', key, 'deadline', at)
+  redis.call('ZADD', DUE, at, 'deadline:' .. did)
+end
 if closed then
   redis.call('HSET', key, 'generation', '1', 'leader', ids[1])
   gate_history(did, 'closed', ids[1], 'dispatch')

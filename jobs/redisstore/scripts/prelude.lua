@@ -1,6 +1,6 @@
 -- Shared by all scripts of a shard. Go puts generated lines in front: the key
--- stems of keys.go with the shard's tag, NEXT (the transition table of runs),
--- STOPPED (reasons as JSON, by wish), GRACE, MAX_OFFERS and LIVE_MAX.
+-- stems of keys.go with the shard's tag, NEXT (the transition table of runs that have not ended), RESUMABLE (ends that
+-- may be queued again), STOPPED and STOP_STATE (reasons as JSON and end states, by wish), GRACE, MAX_OFFERS and LIVE_MAX.
 --
 -- KEYS[1] routes the call to the shard; ARGV is tag, op (names this very
 -- step), arguments as one JSON object. All numbers in it are strings: they go
@@ -153,7 +153,7 @@ end
 local function set_state(rid, to)
   local key = RUN .. rid
   local from = get(key, 'state')
-  if not (NEXT[from] and NEXT[from][to]) then
+  if not (NEXT[from] and NEXT[from][to] or RESUMABLE[from] and to == 'queued') then
     error('run ' .. rid .. ' cannot go from ' .. from .. ' to ' .. to)
   end
   redis.call('HSET', key, 'state', to)
@@ -240,14 +240,27 @@ end
 
 -- Money ---------------------------------------------------------------------
 
+-- above calls f with a dispatch and with those whose forks dispatched it, the nearest first.
+local function above(did, f)
+  while did ~= '' do
+    f(DISPATCH .. did)
+    did = get(DISPATCH .. did, '_above')
+  end
+end
+
 -- reserve changes what running requests may still cost, by a signed string.
 local function reserve(sid, did, by)
   redis.call('HINCRBY', SESSION .. sid, 'reserved', by)
   touch(SESSION .. sid)
-  if did ~= '' then
-    redis.call('HINCRBY', DISPATCH .. did, '_reserved', by)
-    touch(DISPATCH .. did)
-  end
+  above(did, function(key)
+    redis.call('HINCRBY', key, '_reserved', by)
+    touch(key)
+  end)
+end
+
+-- spend counts a cost to the budgets that a nested dispatch shares.
+local function spend(did, cost)
+  above(get(DISPATCH .. did, '_above'), function(key) redis.call('HINCRBY', key, '_below_cost', cost) end)
 end
 
 local function negative(n) if n == '0' then return n end return '-' .. n end
@@ -321,27 +334,47 @@ local function start_candidate(sid, candidate, title)
   end
 end
 
+-- notice names what a run's latest end has to tell: a resumed run tells again.
+local function notice(rid) return 'ended_' .. rid .. '.' .. get(RUN .. rid, 'wake') end
+
 -- deliver_notices moves what the children have to tell to the session's inbox
 -- and starts a turn when nobody else would read it.
 local function deliver_notices(sid, did, candidate, title)
+  local any = false
   for rid in string.gmatch(get(DISPATCH .. did, '_notices'), '%S+') do
-    inbox_put(sid, 'ended_' .. rid, '{"kind":"notification","run_id":"' .. rid .. '"}')
+    inbox_put(sid, notice(rid), '{"kind":"notification","run_id":"' .. rid .. '"}')
+    any = true
   end
-  if get(DISPATCH .. did, '_stopped') ~= '1' then start_candidate(sid, candidate, title) end
+  redis.call('HSET', DISPATCH .. did, '_notices', '', 'undelivered', '0')
+  touch_dispatch(did)
+  if any and get(DISPATCH .. did, '_stopped') ~= '1' then start_candidate(sid, candidate, title) end
+end
+
+-- withdraw_notice takes back what a run's end had to tell and nobody has read yet.
+local function withdraw_notice(sid, did, rid)
+  local item, rest = notice(rid), {}
+  if redis.call('HDEL', INBOX .. sid, item) == 1 then redis.call('LREM', INBOX_ORDER .. sid, 1, item) end
+  for other in string.gmatch(get(DISPATCH .. did, '_notices'), '%S+') do
+    if other ~= rid then rest[#rest + 1] = other end
+  end
+  redis.call('HSET', DISPATCH .. did, '_notices', table.concat(rest, ' '), 'undelivered', int(#rest))
 end
 
 local function end_child(sid, did, rid, candidate, title)
   local key = DISPATCH .. did
   queue[#queue + 1] = {event = 'notification', key = RUN .. rid}
   redis.call('HSET', key, '_notices', get(key, '_notices') .. ' ' .. rid)
+  redis.call('HINCRBY', key, 'undelivered', 1)
   touch(key)
   local left = redis.call('HINCRBY', key, 'remaining', -1)
   if get(key, 'gate') == 'closed' and get(key, 'leader') == rid then promote_leader(did, rid) end
   if left == 0 then
     redis.call('HSET', key, 'ended', NOW_S)
+    redis.call('ZREM', DUE, 'deadline:' .. did)
     touch_dispatch(did)
-    deliver_notices(sid, did, candidate, title)
   end
+  local policy = get(key, 'notify')
+  if policy == 'each' or left == 0 and policy ~= 'manual' then deliver_notices(sid, did, candidate, title) end
 end
 
 -- rfc3339 writes a time in ms for a row; days to date as in Howard Hinnant's civil_from_days.
@@ -380,6 +413,7 @@ local function close_rows(sid, did, rid)
     bill(SESSION .. sid)
     if did ~= '' then
       bill(DISPATCH .. did)
+      spend(did, cost or '0')
       touch_dispatch(did)
     end
     reserve(sid, did, negative(open[i + 1]))
@@ -441,6 +475,7 @@ local function obey_stop(rid)
     signal(rid, 'stop')
   elseif NEXT[state] then
     local title = get(RUN .. rid, 'kind') == 'main' and A.inbox_title or A.reports_title
-    end_run(rid, 'cancelled', STOPPED[get(RUN .. rid, 'stop')], '', A.candidate, title)
+    local wish = get(RUN .. rid, 'stop')
+    end_run(rid, STOP_STATE[wish], STOPPED[wish], '', A.candidate, title)
   end
 end

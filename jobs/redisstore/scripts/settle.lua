@@ -19,6 +19,7 @@ bill(key, '')
 bill(SESSION .. sid, '')
 if did ~= '' then
   bill(DISPATCH .. did, '')
+  spend(did, A.bill.cost or '0')
   if A.first == '1' then bill(DISPATCH .. did, 'first_') end
   touch_dispatch(did)
 end
