@@ -23,6 +23,8 @@ var (
 	ErrBudget = errors.New("budget exhausted")
 	// ErrStoreUnavailable is returned when the database cannot be reached; nothing was changed, or it is unknown whether it was.
 	ErrStoreUnavailable = errors.New("the database cannot be reached")
+	// ErrStoreFull is an ErrStoreUnavailable, too: the database answers and reads, but has no memory left to write into. Nothing was changed.
+	ErrStoreFull = fmt.Errorf("%w for writing: Redis is full (used_memory is above maxmemory); archive sessions or raise maxmemory", ErrStoreUnavailable)
 )
 
 // FieldError says which input field is wrong and what would be right.

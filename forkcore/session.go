@@ -75,6 +75,8 @@ type Session struct {
 	Warm *CacheEntry
 	// CacheSafe is the slot that the last main turn that was done left to side forks; nil before, and in events.
 	CacheSafe *CacheSafeParams
+	// Archived is where the session lies; nil while all of it is in the database. Only lists show archived sessions: reading one opens it.
+	Archived *Archived
 }
 
 // State derives the session's state: that of the turn in progress is the

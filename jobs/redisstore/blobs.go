@@ -94,7 +94,7 @@ func (s *Store) Blobs(ctx context.Context, sessionID string, ids ...forkcore.Dig
 	if err != nil {
 		return nil, err
 	}
-	return s.readBlobs(ctx, sh, sessionID, ids)
+	return opened(ctx, s, sessionID, func() ([][]byte, error) { return s.readBlobs(ctx, sh, sessionID, ids) })
 }
 
 func (s *Store) readBlobs(ctx context.Context, sh shard, sessionID string, ids []forkcore.Digest) ([][]byte, error) {

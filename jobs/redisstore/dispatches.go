@@ -90,10 +90,11 @@ func parseGateHistory(r *fieldReader, field string) []forkcore.GateEvent {
 
 // Dispatch implements engine.Reader.
 func (s *Store) Dispatch(ctx context.Context, id string) (forkcore.Dispatch, error) {
-	f, err := s.object(ctx, "dispatch", stemDispatch, id)
+	f, err := opened(ctx, s, id, func() (fields, error) { return s.object(ctx, "dispatch", stemDispatch, id) })
 	if err != nil {
 		return forkcore.Dispatch{}, err
 	}
+	s.noteSeen(ctx, f["session"])
 	return parseDispatch(f)
 }
 
@@ -127,7 +128,8 @@ func (s *Store) CreateDispatch(ctx context.Context, h *engine.Holder, d engine.C
 		}
 		st = derivedStep
 	}
-	answer, err := s.run(ctx, st(scriptCreateDispatch, sh, a))
+	create := st(scriptCreateDispatch, sh, a)
+	answer, err := opened(ctx, s, d.Dispatch.SessionID, func() ([]string, error) { return s.run(ctx, create) })
 	if err != nil {
 		return nil, false, err
 	}

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -21,7 +22,8 @@ const firstEvent = "0-0"
 var eventID = regexp.MustCompile(`^\d{1,19}(-\d{1,19})?$`)
 
 // Events returns a session's durable events with an ID after the given one,
-// oldest first; after "0" means from the beginning, limit 0 all of them.
+// oldest first; after "0" means from the beginning, limit 0 all of them. An archived session has none here and is not opened
+// by this: a stream of all sessions asks for the events of each. LastEventID opens it.
 func (s *Store) Events(ctx context.Context, sessionID, after string, limit int) ([]forkcore.Event, error) {
 	sh, err := shardOf(sessionID)
 	if err != nil {
@@ -55,14 +57,20 @@ func (s *Store) LastEventID(ctx context.Context, sessionID string) (string, erro
 	if err != nil {
 		return "", err
 	}
-	messages, err := s.client.XRevRangeN(ctx, sh.key(stemEvents, sessionID), "+", "-", 1).Result()
-	if err != nil {
-		return "", s.failure("read last event", err)
-	}
-	if len(messages) == 0 {
+	id, err := opened(ctx, s, sessionID, func() (string, error) {
+		messages, err := s.client.XRevRangeN(ctx, sh.key(stemEvents, sessionID), "+", "-", 1).Result()
+		switch {
+		case err != nil:
+			return "", s.failure("read last event", err)
+		case len(messages) == 0:
+			return "", forkcore.ErrNotFound
+		}
+		return messages[0].ID, nil
+	})
+	if errors.Is(err, forkcore.ErrNotFound) {
 		return firstEvent, nil
 	}
-	return messages[0].ID, nil
+	return id, err
 }
 
 // PublishDelta implements engine.Store. A retry may send a piece twice; seq and offset tell.

@@ -12,17 +12,18 @@ import (
 func everything() fields {
 	digest := forkcore.DigestOf([]byte("d")).String()
 	f := fields{
-		"snapshot": digest, "head": digest, "reason": `{"code":"c"}`, "last_reason": `{"code":"c"}`, "report": `{"text":"t"}`,
+		"snapshot": digest, "head": digest, "archive_sha256": digest, "reason": `{"code":"c"}`, "last_reason": `{"code":"c"}`, "report": `{"text":"t"}`,
 		"warm": `{"tokens":1}`, "_slot": `{"messages":1}`, "_slot_run": "r", "_slot_version": "1", "_slot_at": "1", "betas": "a b", "quote": `{"model":"m"}`, "thinking": `{}`, "runs": "a b",
 		"history": `{"at":1,"type":"closed"},{"at":2,"type":"opened"}`,
 	}
 	for name := range strings.FieldsSeq(`id title workspace model mode permissions effort session agent kind directive parent
-		dispatch tool_use state stop last_tool last_tool_detail active_run last_run last_state gate_mode gate leader_run source account notify retry_of`) {
+		dispatch tool_use state stop last_tool last_tool_detail active_run last_run last_state gate_mode gate leader_run source account notify retry_of
+		archive_host archive_dir`) {
 		f[name] = "x"
 	}
 	for name := range strings.FieldsSeq(`budget interactive background depth descendants created updated version active_runs reserved input write_5m
 		write_1h read output cost unpriced index leader wake started ended requests tool_uses inherited inherited_read remaining at_risk
-		generation resumed deadline undelivered cold first_input first_write_5m first_write_1h first_read first_output first_cost first_unpriced`) {
+		generation resumed archived_at archive_bytes deadline undelivered cold first_input first_write_5m first_write_1h first_read first_output first_cost first_unpriced`) {
 		f[name] = "1"
 	}
 	return f
@@ -42,7 +43,7 @@ func TestNoFieldIsForgotten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, object := range []any{session, run, dispatch, session.Usage, dispatch.FirstRequestUsage, dispatch.FirstRequests} {
+	for _, object := range []any{session, *session.Archived, run, dispatch, session.Usage, dispatch.FirstRequestUsage, dispatch.FirstRequests} {
 		v := reflect.ValueOf(object)
 		for i := range v.NumField() {
 			if v.Field(i).IsZero() {

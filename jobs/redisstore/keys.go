@@ -56,6 +56,9 @@ const (
 	// stemLedger + run: hash n → JSON of a request row; stemOpen + run: hash n → reserved nano-dollars of open rows.
 	stemLedger = "ledger:"
 	stemOpen   = "open:"
+	// stemArchived + session: hash, what lists show of an archived session and where its file lies (see archive.go). It and the
+	// session's hash are never both there.
+	stemArchived = "archived:"
 	// stemHeld + executor: set of run ids leased to it. stemSignals + executor: hash run id → "stop" or "background".
 	// stemSent + executor: the last fetched signals, kept for a repeated heartbeat whose answer was lost.
 	stemHeld    = "held:"
@@ -74,9 +77,13 @@ const (
 	stemLive = "live"
 	// stemSessions: sorted set of session ids by microseconds of creation.
 	stemSessions = "sessions"
+	// stemWhere: hash run or dispatch of an archived session → session: their ids do not tell.
+	stemWhere = "where"
+	// stemSeen: sorted set of session ids by ms of when somebody last opened them, trimmed to a day.
+	stemSeen = "seen"
 )
 
-// Keys outside the shards; both can be rebuilt or asked for again.
+// Keys outside the shards; all can be rebuilt or asked for again.
 const (
 	// keySnapshotSessions + digest: set of the ids of the sessions that hold the snapshot. Written by PutSnapshot.
 	keySnapshotSessions = keySpace + "snapshot:"
@@ -89,6 +96,8 @@ const (
 	keyAccount = keySpace + "account"
 	// simulatorKey: string, where the dashboard's simulated model listens. Written by PublishSimulator.
 	simulatorKey = keySpace + "simulator"
+	// keyMemory: list of "<ms>:<bytes>", what Redis used once a minute, trimmed to a day (see memory.go).
+	keyMemory = keySpace + "memory"
 )
 
 // luaStems names the stems for scripts.
@@ -97,6 +106,8 @@ var luaStems = [...]struct{ name, stem string }{
 	{"RUN", stemRun},
 	{"DISPATCH", stemDispatch},
 	{"LOG", stemLog},
+	{"BLOBS", stemBlobs},
+	{"SNAPSHOTS", stemSnapshots},
 	{"RUNS", stemRuns},
 	{"ACTIVE", stemActive},
 	{"INBOX", stemInbox},
@@ -114,6 +125,9 @@ var luaStems = [...]struct{ name, stem string }{
 	{"BEATS", stemBeats},
 	{"LIVE", stemLive},
 	{"SESSIONS", stemSessions},
+	{"ARCHIVED", stemArchived},
+	{"WHERE", stemWhere},
+	{"SEEN", stemSeen},
 }
 
 // shard is the hash tag of a group of sessions.

@@ -52,11 +52,12 @@ func (s *Store) Accept(ctx context.Context, in engine.Accept) (engine.Accepted, 
 	if err != nil {
 		return engine.Accepted{}, err
 	}
-	a, err := s.run(ctx, freshStep(scriptAccept, sh, args{
+	st := freshStep(scriptAccept, sh, args{
 		"run": runFields(in.Run), "executor": in.Holder.Executor, "token": in.Holder.Token,
 		"item": in.ItemID, "text": encode(forkcore.InboxItem{Kind: "message", Text: in.Text}),
 		"key": in.IdempotencyKey, "hash": in.RequestHash,
-	}))
+	})
+	a, err := opened(ctx, s, in.Run.SessionID, func() ([]string, error) { return s.run(ctx, st) })
 	if err != nil {
 		return engine.Accepted{}, err
 	}

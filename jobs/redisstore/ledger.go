@@ -75,6 +75,10 @@ func (s *Store) Settle(ctx context.Context, h engine.Holder, in engine.Settle) (
 
 // Requests implements engine.Reader.
 func (s *Store) Requests(ctx context.Context, runID string) ([]forkcore.RequestRow, error) {
+	return opened(ctx, s, runID, func() ([]forkcore.RequestRow, error) { return s.readRequests(ctx, runID) })
+}
+
+func (s *Store) readRequests(ctx context.Context, runID string) ([]forkcore.RequestRow, error) {
 	sh, err := shardOf(runID)
 	if err != nil {
 		return nil, err
@@ -84,7 +88,7 @@ func (s *Store) Requests(ctx context.Context, runID string) ([]forkcore.RequestR
 		return nil, s.failure("read requests", err)
 	}
 	if len(stored) == 0 {
-		_, err := s.Run(ctx, runID)
+		_, err := s.object(ctx, "run", stemRun, runID)
 		return nil, err
 	}
 	rows := make([]forkcore.RequestRow, len(stored))
@@ -99,6 +103,10 @@ func (s *Store) Requests(ctx context.Context, runID string) ([]forkcore.RequestR
 
 // CacheEntries implements engine.Reader, the latest used first.
 func (s *Store) CacheEntries(ctx context.Context, sessionID string) ([]forkcore.CacheEntry, error) {
+	return opened(ctx, s, sessionID, func() ([]forkcore.CacheEntry, error) { return s.readCacheEntries(ctx, sessionID) })
+}
+
+func (s *Store) readCacheEntries(ctx context.Context, sessionID string) ([]forkcore.CacheEntry, error) {
 	sh, err := shardOf(sessionID)
 	if err != nil {
 		return nil, err
@@ -108,7 +116,7 @@ func (s *Store) CacheEntries(ctx context.Context, sessionID string) ([]forkcore.
 		return nil, s.failure("read cache entries", err)
 	}
 	if len(stored) == 0 {
-		_, err := s.Session(ctx, sessionID)
+		_, err := s.object(ctx, "session", stemSession, sessionID)
 		return nil, err
 	}
 	entries := make([]forkcore.CacheEntry, len(stored))

@@ -116,6 +116,11 @@ func (s *Store) lengthOf(ctx context.Context, name scriptName, h engine.Holder, 
 
 // Log implements engine.Reader.
 func (s *Store) Log(ctx context.Context, sessionID, agentID string, after int64, limit int) ([]forkcore.Entry, error) {
+	s.noteSeen(ctx, sessionID)
+	return opened(ctx, s, sessionID, func() ([]forkcore.Entry, error) { return s.readLog(ctx, sessionID, agentID, after, limit) })
+}
+
+func (s *Store) readLog(ctx context.Context, sessionID, agentID string, after int64, limit int) ([]forkcore.Entry, error) {
 	sh, err := shardOf(sessionID)
 	if err != nil {
 		return nil, err

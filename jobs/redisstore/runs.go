@@ -74,10 +74,11 @@ func parseRun(f fields) (forkcore.Run, error) {
 
 // Run implements engine.Reader.
 func (s *Store) Run(ctx context.Context, id string) (forkcore.Run, error) {
-	f, err := s.object(ctx, "run", stemRun, id)
+	f, err := opened(ctx, s, id, func() (fields, error) { return s.object(ctx, "run", stemRun, id) })
 	if err != nil {
 		return forkcore.Run{}, err
 	}
+	s.noteSeen(ctx, f["session"])
 	return parseRun(f)
 }
 
@@ -120,7 +121,8 @@ func (s *Store) objects(ctx context.Context, noun, stem string, ids []string) ([
 	return list, nil
 }
 
-// RunsOf implements engine.Reader. The cursor is the last score seen.
+// RunsOf implements engine.Reader. The cursor is the last score seen. An archived session has no runs here, and is not
+// opened by this: lists of sessions ask for the runs of each.
 func (s *Store) RunsOf(ctx context.Context, sessionID, cursor string, limit int) ([]forkcore.Run, string, error) {
 	sh, err := shardOf(sessionID)
 	if err != nil {
@@ -143,8 +145,12 @@ func (s *Store) RunsOf(ctx context.Context, sessionID, cursor string, limit int)
 	}
 	if len(rows) == 0 && cursor == "" {
 		// No runs yet, or no such session.
-		if _, err := s.object(ctx, "session", stemSession, sessionID); err != nil {
-			return nil, "", err
+		n, err := s.client.Exists(ctx, sh.key(stemSession, sessionID), sh.key(stemArchived, sessionID)).Result()
+		if err != nil {
+			return nil, "", s.failure("list runs", err)
+		}
+		if n == 0 {
+			return nil, "", fmt.Errorf("session %s: %w", sessionID, forkcore.ErrNotFound)
 		}
 	}
 	next := ""

@@ -44,6 +44,9 @@ const (
 	scriptHeartbeat        scriptName = "heartbeat"
 	scriptGoodbye          scriptName = "goodbye"
 	scriptSweep            scriptName = "sweep"
+	scriptPutAway          scriptName = "put_away"
+	scriptBringBack        scriptName = "bring_back"
+	scriptSeen             scriptName = "seen"
 	scriptWakeWaiting      scriptName = "wake_waiting"
 	scriptResume           scriptName = "resume"
 	scriptSetBudget        scriptName = "set_budget"
@@ -54,7 +57,7 @@ var scriptNames = [...]scriptName{
 	scriptCreateSession, scriptAccept, scriptTakeLease, scriptAppend, scriptBeginRequest, scriptFirstEvent,
 	scriptSettle, scriptCreateDispatch, scriptRelease, scriptWait, scriptEndRun, scriptStop, scriptCancel,
 	scriptSignalBackground, scriptHeartbeat, scriptGoodbye, scriptSweep, scriptWakeWaiting,
-	scriptResume, scriptSetBudget, scriptDeliver,
+	scriptResume, scriptSetBudget, scriptDeliver, scriptPutAway, scriptBringBack, scriptSeen,
 }
 
 const (
@@ -71,13 +74,19 @@ const (
 
 // loadScripts puts the prelude in front of every script. The sources are part
 // of the program, so a missing file is a programmer's error.
-func loadScripts() (byName map[scriptName]*redis.Script, secret, account *redis.Script) {
+func loadScripts() (byName map[scriptName]*redis.Script, secret, account, memory *redis.Script) {
 	prelude := generated() + source("prelude")
 	byName = make(map[scriptName]*redis.Script, len(scriptNames))
 	for _, name := range scriptNames {
-		byName[name] = redis.NewScript(prelude + source(name))
+		body := source(name)
+		flags := ""
+		if strings.HasPrefix(body, "#!") { // Redis wants flags first of all
+			line, rest, _ := strings.Cut(body, "\n")
+			flags, body = line+"\n", rest
+		}
+		byName[name] = redis.NewScript(flags + prelude + body)
 	}
-	return byName, redis.NewScript(source("secret")), redis.NewScript(source("account"))
+	return byName, redis.NewScript(source("secret")), redis.NewScript(source("account")), redis.NewScript(source("memory"))
 }
 
 func source(name scriptName) string {

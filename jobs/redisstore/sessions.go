@@ -65,6 +65,7 @@ func parseSession(f fields) (forkcore.Session, error) {
 		AtRiskRequests:  r.int("at_risk"),
 		Warm:            jsonField[forkcore.CacheEntry](r, "warm"),
 		CacheSafe:       jsonField[forkcore.CacheSafeParams](r, "_slot"),
+		Archived:        parseArchived(r),
 	}
 	if b := r.text("betas"); b != "" {
 		s.Betas = strings.Fields(b)
@@ -84,7 +85,8 @@ func (s *Store) CreateSession(ctx context.Context, session forkcore.Session, req
 	if err != nil {
 		return forkcore.Session{}, false, err
 	}
-	a, err := s.run(ctx, freshStep(scriptCreateSession, sh, args{"session": sessionFields(session), "hash": requestHash}))
+	st := freshStep(scriptCreateSession, sh, args{"session": sessionFields(session), "hash": requestHash})
+	a, err := opened(ctx, s, session.ID, func() ([]string, error) { return s.run(ctx, st) })
 	if err != nil {
 		return forkcore.Session{}, false, err
 	}
@@ -98,10 +100,11 @@ func (s *Store) CreateSession(ctx context.Context, session forkcore.Session, req
 
 // Session implements engine.Reader.
 func (s *Store) Session(ctx context.Context, id string) (forkcore.Session, error) {
-	f, err := s.object(ctx, "session", stemSession, id)
+	f, err := opened(ctx, s, id, func() (fields, error) { return s.object(ctx, "session", stemSession, id) })
 	if err != nil {
 		return forkcore.Session{}, err
 	}
+	s.noteSeen(ctx, id)
 	return parseSession(f)
 }
 
@@ -170,7 +173,7 @@ func (s *Store) Sessions(ctx context.Context, cursor string, limit int) ([]forkc
 	for i, p := range places {
 		ids[i] = p.id
 	}
-	hashes, err := s.objects(ctx, "sessions", stemSession, ids)
+	hashes, err := s.sessionHashes(ctx, ids)
 	if err != nil {
 		return nil, "", err
 	}
@@ -181,4 +184,34 @@ func (s *Store) Sessions(ctx context.Context, cursor string, limit int) ([]forkc
 		}
 	}
 	return list, next, nil
+}
+
+// sessionHashes reads sessions for lists: of archived ones what is left of them in Redis.
+func (s *Store) sessionHashes(ctx context.Context, ids []string) ([]fields, error) {
+	hashes, err := s.objects(ctx, "sessions", stemSession, ids)
+	if err != nil {
+		return nil, err
+	}
+	// An archived one may come back between two reads, or go.
+	for _, stem := range []string{stemArchived, stemSession} {
+		var missing []string
+		for i, f := range hashes {
+			if len(f) == 0 {
+				missing = append(missing, ids[i])
+			}
+		}
+		if len(missing) == 0 {
+			break
+		}
+		found, err := s.objects(ctx, "sessions", stem, missing)
+		if err != nil {
+			return nil, err
+		}
+		for i := range hashes {
+			if len(hashes[i]) == 0 {
+				hashes[i], found = found[0], found[1:]
+			}
+		}
+	}
+	return hashes, nil
 }

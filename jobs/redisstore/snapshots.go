@@ -37,12 +37,15 @@ func (s *Store) Snapshot(ctx context.Context, sessionID string, id forkcore.Dige
 	if err != nil {
 		return forkcore.Snapshot{}, err
 	}
-	manifest, err := s.client.HGet(ctx, sh.key(stemSnapshots, sessionID), id.String()).Bytes()
-	if errors.Is(err, redis.Nil) {
-		return forkcore.Snapshot{}, fmt.Errorf("snapshot %s of %s: %w", id, sessionID, forkcore.ErrNotFound)
-	}
+	manifest, err := opened(ctx, s, sessionID, func() ([]byte, error) {
+		b, err := s.client.HGet(ctx, sh.key(stemSnapshots, sessionID), id.String()).Bytes()
+		if errors.Is(err, redis.Nil) {
+			return nil, fmt.Errorf("snapshot %s of %s: %w", id, sessionID, forkcore.ErrNotFound)
+		}
+		return b, s.failure("read snapshot", err)
+	})
 	if err != nil {
-		return forkcore.Snapshot{}, s.failure("read snapshot", err)
+		return forkcore.Snapshot{}, err
 	}
 	var snap forkcore.Snapshot
 	if err := json.Unmarshal(manifest, &snap); err != nil {

@@ -21,7 +21,8 @@ func (s *Store) Stop(ctx context.Context, sessionID, scope string) ([]string, []
 	if err := in.newTurn(sh); err != nil {
 		return nil, nil, err
 	}
-	a, err := s.run(ctx, freshStep(scriptStop, sh, in))
+	st := freshStep(scriptStop, sh, in)
+	a, err := opened(ctx, s, sessionID, func() ([]string, error) { return s.run(ctx, st) })
 	if err != nil {
 		return nil, nil, err
 	}
@@ -39,7 +40,8 @@ func (s *Store) Cancel(ctx context.Context, runID string) ([]engine.Wake, error)
 	if err := a.newTurn(sh); err != nil {
 		return nil, err
 	}
-	return s.wakesOf(ctx, freshStep(scriptCancel, sh, a), 0)
+	st := freshStep(scriptCancel, sh, a)
+	return opened(ctx, s, runID, func() ([]engine.Wake, error) { return s.wakesOf(ctx, st, 0) })
 }
 
 // SignalBackground implements engine.Store.
@@ -48,7 +50,8 @@ func (s *Store) SignalBackground(ctx context.Context, runID string) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.run(ctx, freshStep(scriptSignalBackground, sh, args{"run": runID}))
+	st := freshStep(scriptSignalBackground, sh, args{"run": runID})
+	_, err = opened(ctx, s, runID, func() ([]string, error) { return s.run(ctx, st) })
 	return err
 }
 
@@ -58,7 +61,8 @@ func (s *Store) Resume(ctx context.Context, runID string) ([]engine.Wake, error)
 	if err != nil {
 		return nil, err
 	}
-	return s.wakesOf(ctx, freshStep(scriptResume, sh, args{"run": runID}), 0)
+	st := freshStep(scriptResume, sh, args{"run": runID})
+	return opened(ctx, s, runID, func() ([]engine.Wake, error) { return s.wakesOf(ctx, st, 0) })
 }
 
 // SetBudget implements engine.Store.
@@ -67,7 +71,8 @@ func (s *Store) SetBudget(ctx context.Context, id string, nanoUSD int64) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.run(ctx, freshStep(scriptSetBudget, sh, args{"id": id, "budget": formatInt(nanoUSD)}))
+	st := freshStep(scriptSetBudget, sh, args{"id": id, "budget": formatInt(nanoUSD)})
+	_, err = opened(ctx, s, id, func() ([]string, error) { return s.run(ctx, st) })
 	return err
 }
 
@@ -81,5 +86,6 @@ func (s *Store) DeliverNotices(ctx context.Context, dispatchID string) ([]engine
 	if err := a.newTurn(sh); err != nil {
 		return nil, err
 	}
-	return s.wakesOf(ctx, freshStep(scriptDeliver, sh, a), 0)
+	st := freshStep(scriptDeliver, sh, a)
+	return opened(ctx, s, dispatchID, func() ([]engine.Wake, error) { return s.wakesOf(ctx, st, 0) })
 }

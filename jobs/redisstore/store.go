@@ -33,6 +33,9 @@ type Options struct {
 	// InProcess says that the server is an in-process stand-in without an
 	// eviction policy, so that CheckServer has nothing to read.
 	InProcess bool
+	// Archive is where this process puts idle sessions away; with an empty Dir it does not, and opens none. An in-process
+	// stand-in keeps nothing, so it has no archive either.
+	Archive forkcore.ArchivePolicy
 }
 
 // Store is the database of the engine. Its methods are safe for concurrent use.
@@ -45,6 +48,8 @@ type Store struct {
 	scripts   map[scriptName]*redis.Script
 	secret    *redis.Script
 	account   *redis.Script
+	memory    *redis.Script
+	archive   archive
 	packer    *zstd.Encoder
 	unpacker  *zstd.Decoder
 }
@@ -64,7 +69,10 @@ func New(client redis.UniversalClient, o Options) *Store {
 		gateTTL:   o.GateTTL,
 		inProcess: o.InProcess,
 	}
-	s.scripts, s.secret, s.account = loadScripts()
+	s.scripts, s.secret, s.account, s.memory = loadScripts()
+	if !o.InProcess {
+		s.archive.policy = o.Archive
+	}
 	s.packer, s.unpacker = newPacker()
 	return s
 }
@@ -108,7 +116,7 @@ func (s *Store) CheckServer(ctx context.Context) error {
 }
 
 // refusals are answers of a server that is there but cannot serve now.
-var refusals = [...]string{"LOADING", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "READONLY", "MISCONF", "OOM", "NOREPLICAS", "NOAUTH", "WRONGPASS", "ERR max number of clients"}
+var refusals = [...]string{"LOADING", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "READONLY", "MISCONF", "NOREPLICAS", "NOAUTH", "WRONGPASS", "ERR max number of clients"}
 
 // failure says what was being done and makes every error of the network
 // forkcore.ErrStoreUnavailable. nil stays nil.
@@ -122,6 +130,9 @@ func (s *Store) failure(doing string, err error) error {
 	var reply redis.Error
 	if !errors.As(err, &reply) {
 		return fmt.Errorf("%s: %w at %s: %w", doing, forkcore.ErrStoreUnavailable, s.address, err)
+	}
+	if strings.HasPrefix(err.Error(), "OOM") {
+		return fmt.Errorf("%s: %w at %s: %w", doing, forkcore.ErrStoreFull, s.address, err)
 	}
 	for _, r := range refusals {
 		if strings.HasPrefix(err.Error(), r) {

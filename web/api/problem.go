@@ -62,6 +62,9 @@ func ProblemOf(err error) *Problem {
 		return NewProblem(http.StatusConflict, "This does not fit the present state.", "Read the object again and decide anew.")
 	case errors.Is(err, forkcore.ErrNotFound), errors.Is(err, forkcore.ErrBadID), errors.Is(err, forkcore.ErrBadDigest):
 		return NewProblem(http.StatusNotFound, "There is no such object.", "Check the id.")
+	case errors.Is(err, forkcore.ErrStoreFull):
+		return NewProblem(http.StatusServiceUnavailable, "Redis is full and refuses to write, so nothing was changed. What is stored can be read.",
+			"Archive sessions on the page Storage, or raise maxmemory of Redis, then try again.")
 	case errors.Is(err, forkcore.ErrStoreUnavailable), errors.Is(err, context.DeadlineExceeded):
 		return NewProblem(http.StatusServiceUnavailable, "The database cannot be reached.",
 			"Check that Redis runs and that FORKYARD_REDIS_URL is right, then try again; /readyz tells when it is back.")

@@ -8,6 +8,7 @@ if redis.call('EXISTS', key) == 1 then
   if get(key, '_hash') ~= A.hash then return fail('idempotency') end
   return {'ok', '0', (public(key))}
 end
+if redis.call('EXISTS', ARCHIVED .. sid) == 1 then return fail('not_found') end -- the caller opens it and asks again
 put(key, A.session)
 put(key, {created = NOW_S, _hash = A.hash, _op = OP, _reply = '["ok","1"]'})
 redis.call('ZADD', SESSIONS, int(NOW_US), sid)
