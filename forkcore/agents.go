@@ -1,6 +1,13 @@
 package forkcore
 
-import "slices"
+import (
+	_ "embed"
+	"slices"
+	"strings"
+)
+
+//go:embed agent_prompt.md
+var agentPrompt string
 
 // The types of agents that exist as names.
 const (
@@ -17,8 +24,8 @@ const PermissionBubble PermissionMode = "bubble"
 // AgentType is a definition: what an agent of this type runs with.
 type AgentType struct {
 	Name string
-	// Available is false for a type that is known by name but cannot be started yet.
-	Available bool
+	// Modes are those of the sessions that may start one; none for a type that is known by name but cannot be started yet.
+	Modes []Mode
 	// Tools names the agent's tools; "*" is all that the parent has, in its bytes and order.
 	Tools []string
 	// Disallowed names tools that it never gets.
@@ -42,14 +49,31 @@ func AgentTypes() []AgentType {
 	explore, plan := later(AgentExplore), later(AgentPlan)
 	explore.Tools, explore.ReadOnly = []string{"Glob", "Grep", "Read", "Bash"}, true
 	plan.Disallowed = []string{"Edit", "Write"}
+	general := later(AgentGeneralPurpose)
+	general.Modes, general.Disallowed = []Mode{ModePlain}, []string{AgentToolName}
+	general.Prompt = func() string { return strings.TrimSpace(agentPrompt) }
 	return []AgentType{
 		{
-			Name: AgentFork, Available: true, Tools: []string{"*"}, Model: "inherit", Permission: PermissionBubble,
+			Name: AgentFork, Modes: []Mode{ModeFork}, Tools: []string{"*"}, Model: "inherit", Permission: PermissionBubble,
 			Prompt: func() string { panic("a fork has no prompt of its own: it sends its parent's bytes") },
 		},
-		explore, plan, later(AgentGeneralPurpose),
+		explore, plan, general,
 	}
 }
+
+// ToolsOf are the tools that an agent of this type gets of those that a session latched, in their order.
+func (t AgentType) ToolsOf(specs []ToolSpec) []ToolSpec {
+	var own []ToolSpec
+	for _, s := range specs {
+		if !slices.Contains(t.Disallowed, s.Name) && (slices.Contains(t.Tools, "*") || slices.Contains(t.Tools, s.Name)) {
+			own = append(own, s)
+		}
+	}
+	return own
+}
+
+// QuerySourceOf is Run.QuerySource of agents of a type.
+func QuerySourceOf(agentType string) string { return "agent:builtin:" + agentType }
 
 // AgentTypeNamed finds a definition.
 func AgentTypeNamed(name string) (t AgentType, ok bool) {

@@ -10,7 +10,7 @@ import (
 
 func TestM10_ForkDefinition(t *testing.T) {
 	fork, ok := AgentTypeNamed("fork")
-	if !ok || !fork.Available || !cmp.Equal(fork.Tools, []string{"*"}) || fork.Model != "inherit" || fork.Permission != PermissionMode("bubble") {
+	if !ok || !cmp.Equal(fork.Modes, []Mode{ModeFork}) || !cmp.Equal(fork.Tools, []string{"*"}) || fork.Model != "inherit" || fork.Permission != PermissionMode("bubble") {
 		t.Errorf("the fork's definition is %+v", fork)
 	}
 	defer func() {
@@ -25,7 +25,7 @@ func TestAgentTypes(t *testing.T) {
 	var names, available []string
 	for _, a := range AgentTypes() {
 		names = append(names, a.Name)
-		if a.Available {
+		if len(a.Modes) > 0 {
 			available = append(available, a.Name)
 		}
 		if len(a.Tools) == 0 || a.Model == "" || a.Permission == "" {
@@ -38,7 +38,7 @@ func TestAgentTypes(t *testing.T) {
 	if d := cmp.Diff([]string{"fork", "Explore", "Plan", "general-purpose"}, names); d != "" {
 		t.Errorf("types (-want +got):\n%s", d)
 	}
-	if d := cmp.Diff([]string{"fork"}, available); d != "" {
+	if d := cmp.Diff([]string{"fork", "general-purpose"}, available); d != "" {
 		t.Errorf("available (-want +got):\n%s", d)
 	}
 	if _, ok := AgentTypeNamed("Fork"); ok {
@@ -56,14 +56,14 @@ func TestM33_EffectiveType(t *testing.T) {
 		refusal string // empty: it is started
 	}{
 		{"", ModeFork, "fork", ""},
-		{"", ModePlain, "general-purpose", `agent type "general-purpose" cannot be started yet, and forks are off in plain mode: do this task yourself`},
-		{"", ModeCoordinator, "general-purpose", `agent type "general-purpose" cannot be started yet, and forks are off in coordinator mode: do this task yourself`},
+		{"", ModePlain, "general-purpose", ""},
+		{"", ModeCoordinator, "general-purpose", `agent type "general-purpose" cannot be started in coordinator mode: do this task yourself`},
 		{"fork", ModeFork, "fork", ""},
 		{"fork", ModePlain, "fork", "forks are off in plain mode: do this task yourself"},
 		{"fork", ModeCoordinator, "fork", "forks are off in coordinator mode: do this task yourself"},
-		{"general-purpose", ModeFork, "general-purpose", `agent type "general-purpose" cannot be started yet: leave subagent_type out or use "fork"`},
+		{"general-purpose", ModeFork, "general-purpose", `agent type "general-purpose" cannot be started in fork mode: leave subagent_type out or use "fork"`},
 		{"Explore", ModeFork, "Explore", `agent type "Explore" cannot be started yet: leave subagent_type out or use "fork"`},
-		{"Plan", ModePlain, "Plan", `agent type "Plan" cannot be started yet, and forks are off in plain mode: do this task yourself`},
+		{"Plan", ModePlain, "Plan", `agent type "Plan" cannot be started yet: leave subagent_type out or use "general-purpose"`},
 		{"Nobody", ModeFork, "Nobody", `there is no agent type "Nobody": leave subagent_type out or use "fork"`},
 	}
 	for _, tt := range tests {

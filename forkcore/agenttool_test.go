@@ -22,8 +22,10 @@ func TestParseAgentCall(t *testing.T) {
 		{"white space and escapes", " {\"prompt\" : \"\\u003cb>\\n\"} ", ModeFork, "<b>\n", ""},
 		{"no prompt", `{"description":"d"}`, ModeFork, "", "prompt is empty"},
 		{"blank prompt", `{"prompt":" \n"}`, ModeFork, "", "prompt is empty"},
-		{"plain mode", `{"prompt":"p"}`, ModePlain, "", "forks are off in plain mode"},
-		{"coordinator mode", `{"prompt":"p"}`, ModeCoordinator, "", "forks are off in coordinator mode"},
+		{"plain mode", `{"prompt":"p","run_in_background":true}`, ModePlain, "p", ""},
+		{"a fork in plain mode", `{"prompt":"p","subagent_type":"fork"}`, ModePlain, "", "forks are off in plain mode"},
+		{"coordinator mode", `{"prompt":"p"}`, ModeCoordinator, "", "cannot be started in coordinator mode"},
+		{"a model of its own in plain mode", `{"prompt":"p","model":"claude-haiku-5-5"}`, ModePlain, "", "run with this conversation's model"},
 		{"another agent", `{"prompt":"p","subagent_type":"Explore"}`, ModeFork, "", `agent type "Explore"`},
 		{"its own model (B26)", `{"prompt":"p","model":"claude-haiku-5-5"}`, ModeFork, "", "keeps this conversation's model"},
 		{"a worktree", `{"prompt":"p","isolation":"worktree"}`, ModeFork, "", "not available yet"},
@@ -97,10 +99,13 @@ func TestSystemPrompt(t *testing.T) {
 
 // Without forks nothing in the prompt speaks of them.
 func TestSystemPromptWithoutForks(t *testing.T) {
-	for _, mode := range []Mode{ModePlain, ModeCoordinator} {
+	for mode, agents := range map[Mode]bool{ModePlain: true, ModeCoordinator: false} {
 		s := SystemPrompt(mode)
-		if strings.Contains(strings.ToLower(s), "fork ") || strings.Contains(s, "Agent tool") || !strings.HasPrefix(SystemPrompt(ModeFork), s) {
+		if strings.Contains(strings.ToLower(s), "fork ") || strings.Contains(s, "Agent tool") != agents || strings.Contains(s, "<task-notification>") != agents {
 			t.Errorf("%s: %q", mode, s)
 		}
+	}
+	if s := SystemPrompt(ModeFork); strings.Contains(s, "# Agents") || !strings.Contains(s, "# Forks") || !strings.Contains(s, "# Task notifications") {
+		t.Errorf("fork: %q", s)
 	}
 }

@@ -80,6 +80,9 @@ func (r *Refusal) Error() string { return r.Reason }
 // RefuseNestedFork is the reason in a fork that is a leaf.
 const RefuseNestedFork = "a fork cannot start agents: carry out the directive yourself and report"
 
+// RefuseNestedAgent is the reason in an agent with a conversation of its own: it is a leaf.
+const RefuseNestedAgent = "an agent cannot start agents: carry out the task yourself and report"
+
 // Check says whether a caller may start one agent more; nil = yes.
 func (g Guard) Check(c Caller) *Refusal {
 	fork := 0

@@ -45,6 +45,10 @@ const (
 	MarkerToolResult MarkerType = "tool_result"
 	// MarkerLaunched records a model's dispatch (DispatchID, RunIDs, ToolUseIDs).
 	MarkerLaunched MarkerType = "launched"
+	// MarkerSpawned records agents that a call waits for (RunIDs, ToolUseIDs), MarkerAsync that calls do not wait any
+	// more: they are answered as launched, and the result will arrive as a task notification (ToolUseIDs).
+	MarkerSpawned MarkerType = "spawned"
+	MarkerAsync   MarkerType = "async_launched"
 	// MarkerReplacement puts another block (Blob) in the place of a tool result that is too big, before it is first
 	// sent (ToolUseID, Name, IsError, Replacement). The tool_result marker before it has the full one.
 	MarkerReplacement MarkerType = "replacement"

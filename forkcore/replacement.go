@@ -233,7 +233,7 @@ func (v *View) ReplaceResults(l ReplacementLimits) ([]Marker, error) {
 	var results []FullResult
 	var blocks []Block
 	for _, p := range v.Pending {
-		if _, frozen := v.Replacements.Find(p.Call.ID); frozen || p.ChildRunID != "" {
+		if _, frozen := v.Replacements.Find(p.Call.ID); frozen || p.Forked || p.Async {
 			continue
 		}
 		b, err := parseBlock(p.Result)

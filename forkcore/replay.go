@@ -51,9 +51,16 @@ type PendingCall struct {
 	StartedBy string
 	// Result is the canonical tool_result block; nil = none yet.
 	Result []byte
-	// ChildRunID is set for Agent calls that started a fork.
+	// ChildRunID is set for Agent calls that started a child.
 	ChildRunID string
+	// Forked calls started a fork; the others with a ChildRunID an agent.
+	Forked bool
+	// Async is true when the call does not wait for the agent's end.
+	Async bool
 }
+
+// Awaits reports whether the call waits for the end of an agent.
+func (p PendingCall) Awaits() bool { return p.ChildRunID != "" && p.Result == nil }
 
 // Launch is a model's dispatch.
 type Launch struct {
@@ -82,6 +89,9 @@ func (v *View) Clone() *View {
 
 // turnEnded answers a call that was still open when its turn ended.
 const turnEnded = "not run: the turn was stopped before this call"
+
+// turnEndedBefore answers a call whose agent was at work when its turn ended.
+const turnEndedBefore = "the turn was stopped before this agent ended; what it has to tell arrives as a task notification"
 
 // Apply adds one entry. Entries must come in seq order without a gap. An entry
 // that is refused leaves the view as it was.
@@ -139,7 +149,7 @@ func (v *View) applyMessage(m Message) {
 		v.Launch.All = v.AllLaunched()
 	}
 	for _, p := range v.Pending {
-		if p.Result != nil && p.ChildRunID == "" {
+		if p.Result != nil && !p.Forked && !p.Async {
 			v.Replacements = v.Replacements.Freeze(Replacement{ToolUseID: p.Call.ID}) // sent as it is, unless a marker said otherwise
 		}
 	}
@@ -173,8 +183,10 @@ func (v *View) applyMarker(e Entry) {
 	case MarkerTurnEnd:
 		v.TurnRunID = ""
 		for i := range v.Pending {
-			if v.Pending[i].Result == nil {
-				v.Pending[i].Result = AppendToolResult(nil, v.Pending[i].Call.ID, turnEnded, true)
+			if p := &v.Pending[i]; p.Awaits() {
+				p.Result = AppendToolResult(nil, p.Call.ID, turnEndedBefore, true)
+			} else if p.Result == nil {
+				p.Result = AppendToolResult(nil, p.Call.ID, turnEnded, true)
 			}
 		}
 		if m.State == Done {
@@ -201,8 +213,21 @@ func (v *View) applyMarker(e Entry) {
 		v.Launch = &Launch{DispatchID: m.DispatchID, RunIDs: m.RunIDs}
 		for i, id := range m.ToolUseIDs {
 			if p := v.pending(id); p != nil && i < len(m.RunIDs) {
-				p.ChildRunID = m.RunIDs[i]
+				p.ChildRunID, p.Forked = m.RunIDs[i], true
 				p.Result = AppendToolResult(nil, id, Placeholder, false)
+			}
+		}
+	case MarkerSpawned:
+		for i, id := range m.ToolUseIDs {
+			if p := v.pending(id); p != nil && i < len(m.RunIDs) {
+				p.ChildRunID = m.RunIDs[i]
+			}
+		}
+	case MarkerAsync:
+		for _, id := range m.ToolUseIDs {
+			if p := v.pending(id); p != nil && p.Awaits() {
+				p.Async = true
+				p.Result = AppendToolResult(nil, id, "async_launched: agent "+p.ChildRunID+" runs in the background; its result will arrive as a task notification", false)
 			}
 		}
 	case MarkerCompact:
@@ -241,7 +266,7 @@ func (v *View) Last() (Message, bool) {
 // through the last placeholder.
 func (v *View) AllLaunched() bool {
 	for _, p := range v.Pending {
-		if p.ChildRunID == "" {
+		if !p.Forked {
 			return false
 		}
 	}
@@ -267,7 +292,7 @@ func (v *View) AnswerBlocks() [][]byte {
 	var blocks [][]byte
 	list := "Forks started in the background; " + v.reports("their reports", "task notifications") + ":"
 	for _, p := range v.Pending {
-		if p.ChildRunID != "" && !all {
+		if p.Forked && !all {
 			blocks = append(blocks, AppendToolResult(nil, p.Call.ID, "async_launched: fork "+p.ChildRunID+" runs in the background; "+v.reports("its report", "a task notification"), false))
 			continue
 		}

@@ -87,6 +87,8 @@ const (
 // Codes of the reason of a waiting run: what it waits for.
 const (
 	WaitRateLimit = "rate_limit"
+	// WaitChildren is the end of agents that calls wait for.
+	WaitChildren = "children"
 	// WaitProvider is a key that the endpoint refuses. A person ends it: by another key, or by mending the account.
 	WaitProvider = "provider"
 )
@@ -134,6 +136,8 @@ type RunKind string
 const (
 	KindMain RunKind = "main"
 	KindFork RunKind = "fork"
+	// KindAgent is a child with a conversation of its own.
+	KindAgent RunKind = "agent"
 )
 
 // Run is one activation of an agent. A main turn spans part of the session's
@@ -155,6 +159,11 @@ type Run struct {
 	ToolUseID   string // the Agent call it answers; empty for dispatches by a person or the API
 	Index       int    // place among its siblings, from 0
 	Snapshot    Digest // forks only
+	// AgentType and Head are of agents only: the definition, and the blob of their request head.
+	AgentType string
+	Head      Digest
+	// Awaited is true while the call that started the agent waits for its end.
+	Awaited bool
 	State       State
 	Reason      *Reason
 	// Background is true once a worker carries the run (forks always).

@@ -1,6 +1,9 @@
 package forkcore
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // Limits of one run.
 const (
@@ -24,6 +27,9 @@ type CallModel struct{}
 // RunTools runs the pending calls that have no result.
 type RunTools struct{ Calls []PendingCall }
 
+// AwaitChildren waits for agents that calls wait for. Whatever else there is, typed text included, waits with it.
+type AwaitChildren struct{ RunIDs []string }
+
 // Deliver appends one user message: the answers to the pending calls, then
 // whatever is in the inbox.
 type Deliver struct{ Answers [][]byte }
@@ -35,18 +41,23 @@ type Finish struct {
 	Final  string
 }
 
-func (CallModel) decision() {}
-func (RunTools) decision()  {}
-func (Deliver) decision()   {}
-func (Finish) decision()    {}
+func (CallModel) decision()     {}
+func (RunTools) decision()      {}
+func (AwaitChildren) decision() {}
+func (Deliver) decision()       {}
+func (Finish) decision()        {}
 
 // Step decides from the log alone (and the number of deliverable inbox items
 // of a main agent) what comes next. It is pure: whoever holds the lease
 // performs the answer, appends what came of it and steps again.
 func Step(v *View, kind RunKind, inbox int) Decision {
 	var open []PendingCall
+	var awaited []string
 	for _, p := range v.Pending {
-		if p.Result == nil {
+		switch {
+		case p.Awaits():
+			awaited = append(awaited, p.ChildRunID)
+		case p.Result == nil:
 			open = append(open, p)
 		}
 	}
@@ -54,6 +65,8 @@ func Step(v *View, kind RunKind, inbox int) Decision {
 	switch {
 	case len(open) > 0:
 		return RunTools{Calls: open}
+	case len(awaited) > 0:
+		return AwaitChildren{RunIDs: awaited}
 	case any && len(v.Pending) == 0 && v.Stop == "pause_turn" && last.Paused() && v.Pauses <= MaxPauses:
 		return CallModel{} // before the inbox: a message may not stand between a server tool's call and its result
 	case len(v.Pending) > 0 || inbox > 0:
@@ -90,8 +103,8 @@ func Step(v *View, kind RunKind, inbox int) Decision {
 		f.Final = final
 		return f
 	}
-	if kind == KindFork && strings.TrimSpace(final) == "" {
-		return failed(CodeNoOutput, "the fork ended without a report", "Read its transcript, then dispatch the directive again")
+	if kind != KindMain && strings.TrimSpace(final) == "" {
+		return failed(CodeNoOutput, fmt.Sprintf("the %s ended without a report", kind), "Read its transcript, then dispatch the directive again")
 	}
 	return Finish{State: Done, Final: final}
 }

@@ -61,9 +61,11 @@ type Admission struct {
 
 // WaitFor is what a run waits for without a worker.
 type WaitFor struct {
-	// Delay is until when, from now; ignored with Account.
+	// Delay is until when, from now; ignored with Account and Children.
 	Delay  time.Duration
 	Reason forkcore.Reason
+	// Children, when set, are the awaited agents whose end or detachment the run waits for.
+	Children []string
 	// Account, when set, is the account whose key the run waits for, however long that takes.
 	Account string
 }

@@ -104,6 +104,8 @@ type Engine struct {
 // the lease: a wake that was overtaken may stand beside the one that holds the run.
 type held struct {
 	runID string
+	// parent is the run that dispatched it, once that is known.
+	parent string
 	// foreground runs may be moved to a worker; for others that wish came too late.
 	foreground bool
 	cancel     context.CancelCauseFunc
@@ -273,6 +275,8 @@ func (e *Engine) signal(s Signal) {
 		case s.Kind == "swept":
 			// Taken for dead: others have these runs, so what still acts here must end.
 			h.cancel(ErrLeaseLost)
+		case s.Kind == "background" && h.foreground && h.parent != "" && h.parent == s.RunID:
+			h.askHandOver() // it goes with the turn that waits for it
 		case h.runID != s.RunID:
 		case s.Kind == "stop":
 			h.cancel(errStopAsked)

@@ -14,17 +14,21 @@ import (
 // It is what a worker does with a task. A wake that was overtaken or whose gate is
 // closed is a quiet end; the only error is a database that cannot be reached.
 func (e *Engine) Execute(ctx context.Context, w Wake) error {
-	rctx, h, ok := e.hold(ctx, w.RunID, false)
+	return e.execute(ctx, w, false)
+}
+
+func (e *Engine) execute(ctx context.Context, w Wake, foreground bool) error {
+	rctx, h, ok := e.hold(ctx, w.RunID, foreground)
 	if !ok {
 		return nil // draining: the due set brings the wake back elsewhere
 	}
 	defer e.letGo(h)
 	token := randomToken()
-	lease, err := e.o.Store.TakeLease(rctx, w.RunID, w.N, e.executor, token)
+	lease, err := e.o.Store.TakeLease(rctx, w, e.executor, token, foreground)
 	switch {
 	case errors.Is(err, forkcore.ErrStoreUnavailable):
 		e.later(func(ctx context.Context) error { // it may have been granted
-			l, err := e.o.Store.TakeLease(ctx, w.RunID, w.N, e.executor, token)
+			l, err := e.o.Store.TakeLease(ctx, w, e.executor, token, foreground)
 			if err != nil {
 				return err
 			}
@@ -38,6 +42,14 @@ func (e *Engine) Execute(ctx context.Context, w Wake) error {
 		return nil
 	case err != nil:
 		return err
+	}
+	if foreground {
+		e.setParent(h, lease.Run.ParentRunID)
+		s, err := e.o.Store.Session(rctx, lease.Run.SessionID)
+		if err == nil && s.AutoBackground > 0 {
+			// Both times are the database's.
+			defer e.moveAfter(rctx, h, lease.Run, s.AutoBackground-lease.Run.UpdatedAt.Sub(lease.Run.StartedAt))()
+		}
 	}
 	e.drive(rctx, h, lease)
 	return nil
@@ -203,12 +215,19 @@ func (d *driver) loop(ctx context.Context) error {
 				return fmt.Errorf("read inbox: %w", err)
 			}
 		}
+		if answered, err := d.answerAwaited(ctx, inbox); err != nil {
+			return err
+		} else if answered {
+			continue
+		}
 		var err error
 		switch dec := forkcore.Step(d.view, d.run.Kind, len(inbox)).(type) {
 		case forkcore.CallModel:
 			err = d.callModel(ctx)
 		case forkcore.RunTools:
 			err = d.runTools(ctx, dec.Calls)
+		case forkcore.AwaitChildren:
+			err = d.await(ctx, dec.RunIDs)
 		case forkcore.Deliver:
 			var replaced bool
 			if replaced, err = d.replaceResults(ctx); err == nil && !replaced {
@@ -216,10 +235,7 @@ func (d *driver) loop(ctx context.Context) error {
 			}
 		case forkcore.Finish:
 			end := EndRun{State: dec.State, Reason: dec.Reason}
-			if d.run.Kind == forkcore.KindFork && dec.Final != "" {
-				r := forkcore.ParseReport(dec.Final)
-				end.Report = &r
-			}
+			end.Report = d.report(dec.Final)
 			if d.run.Kind == forkcore.KindMain && dec.State == forkcore.Done {
 				end.CacheSafe, err = d.cacheSafe(ctx)
 			}
@@ -229,6 +245,9 @@ func (d *driver) loop(ctx context.Context) error {
 			if err == nil {
 				return nil
 			}
+		}
+		if errors.Is(err, errAwaiting) {
+			return nil
 		}
 		if errors.Is(err, ErrInbox) {
 			continue // something came in, or went, meanwhile: step again
@@ -323,15 +342,28 @@ func cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 }
 
+// report is what a child has to tell; nil for a main turn and without a text.
+func (d *driver) report(final string) *forkcore.Report {
+	switch {
+	case final == "":
+		return nil
+	case d.run.Kind == forkcore.KindFork:
+		r := forkcore.ParseReport(final)
+		return &r
+	case d.run.Kind == forkcore.KindAgent:
+		return &forkcore.Report{Result: final, Text: final}
+	}
+	return nil
+}
+
 // end ends the run for a cause from outside the log. An inbox item does not
 // keep it alive; it waits for the next turn.
 func (d *driver) end(ctx context.Context, end EndRun) {
 	ctx, done := cleanup(ctx)
 	defer done()
-	if end.Report == nil && d.run.Kind == forkcore.KindFork && d.view != nil {
-		if last, ok := d.view.Last(); ok && last.Role == forkcore.RoleAssistant && d.view.Rounds > 0 && last.Text() != "" {
-			r := forkcore.ParseReport(last.Text())
-			end.Report = &r // partial work stays visible
+	if end.Report == nil && d.view != nil {
+		if last, ok := d.view.Last(); ok && last.Role == forkcore.RoleAssistant && d.view.Rounds > 0 {
+			end.Report = d.report(last.Text()) // partial work stays visible
 		}
 	}
 	if err := d.tryEnd(ctx, end); err != nil && !errors.Is(err, ErrLeaseLost) {
@@ -353,7 +385,7 @@ func (d *driver) tryEnd(ctx context.Context, end EndRun) error {
 	if err != nil {
 		return err
 	}
-	d.e.enqueue(ctx, wakes...)
+	d.e.wake(ctx, d.h.foreground, d.run.ParentRunID, wakes)
 	return nil
 }
 
@@ -395,10 +427,10 @@ func (d *driver) release(ctx context.Context) {
 }
 
 func (e *Engine) release(ctx context.Context, h Holder) error {
-	w, err := e.o.Store.Release(ctx, h)
+	wakes, err := e.o.Store.Release(ctx, h)
 	if err != nil {
 		return err
 	}
-	e.enqueue(ctx, w)
+	e.enqueue(ctx, wakes...)
 	return nil
 }

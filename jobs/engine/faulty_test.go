@@ -85,8 +85,8 @@ func (f *faulty) Accept(ctx context.Context, a engine.Accept) (engine.Accepted, 
 	return hit(f, "Accept", func() (engine.Accepted, error) { return f.Store.Accept(ctx, a) })
 }
 
-func (f *faulty) TakeLease(ctx context.Context, runID string, wake int64, executor, token string) (engine.Lease, error) {
-	return hit(f, "TakeLease", func() (engine.Lease, error) { return f.Store.TakeLease(ctx, runID, wake, executor, token) })
+func (f *faulty) TakeLease(ctx context.Context, w engine.Wake, executor, token string, foreground bool) (engine.Lease, error) {
+	return hit(f, "TakeLease", func() (engine.Lease, error) { return f.Store.TakeLease(ctx, w, executor, token, foreground) })
 }
 
 func (f *faulty) Append(ctx context.Context, h engine.Holder, n int64, entries []forkcore.Entry, take []string) (int64, error) {
@@ -114,8 +114,8 @@ func (f *faulty) CreateDispatch(ctx context.Context, h *engine.Holder, d engine.
 	return p.a, p.b, err
 }
 
-func (f *faulty) Release(ctx context.Context, h engine.Holder) (engine.Wake, error) {
-	return hit(f, "Release", func() (engine.Wake, error) { return f.Store.Release(ctx, h) })
+func (f *faulty) Release(ctx context.Context, h engine.Holder) ([]engine.Wake, error) {
+	return hit(f, "Release", func() ([]engine.Wake, error) { return f.Store.Release(ctx, h) })
 }
 
 func (f *faulty) EndRun(ctx context.Context, h engine.Holder, e engine.EndRun) ([]engine.Wake, error) {

@@ -163,8 +163,8 @@ type forgetful struct {
 	source, depth bool
 }
 
-func (s forgetful) TakeLease(ctx context.Context, runID string, wake int64, executor, token string) (engine.Lease, error) {
-	l, err := s.Store.TakeLease(ctx, runID, wake, executor, token)
+func (s forgetful) TakeLease(ctx context.Context, w engine.Wake, executor, token string, foreground bool) (engine.Lease, error) {
+	l, err := s.Store.TakeLease(ctx, w, executor, token, foreground)
 	if s.source {
 		l.Run.QuerySource = ""
 	}

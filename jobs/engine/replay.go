@@ -14,10 +14,18 @@ type origin struct {
 	params forkcore.Params
 	snap   *loadedSnapshot // forks
 	view   *forkcore.View
+	// latched is the head of an agent's own requests; zero for those that send the session's.
+	latched forkcore.Digest
 }
 
 // atRisk is true when the rendered prompt was lost and came out differently when it was rendered anew.
-func (o origin) atRisk(s forkcore.Session) bool { return o.view.Prefix.HeadID() != s.Head }
+func (o origin) atRisk(s forkcore.Session) bool {
+	latched := s.Head
+	if !o.latched.IsZero() {
+		latched = o.latched
+	}
+	return o.view.Prefix.HeadID() != latched
+}
 
 // begin loads a run's origin. A fork's comes from its snapshot alone; a main
 // log goes on from where this process saw it last.
@@ -31,6 +39,13 @@ func (e *Engine) begin(ctx context.Context, s forkcore.Session, r forkcore.Run) 
 		v.Replacements = snap.manifest.Replacements.Clone()
 		return origin{params: snap.manifest.Params, snap: snap, view: v}, nil
 	}
+	if r.Kind == forkcore.KindAgent {
+		head, err := e.head(ctx, s, r.Head, func() []byte { return e.agentHeadAnew(ctx, s, r) })
+		if err != nil {
+			return origin{}, err
+		}
+		return origin{params: sessionParams(s), view: forkcore.NewView(forkcore.NewPrefix(head)), latched: r.Head}, nil
+	}
 	if v := e.views.get(s.ID); v != nil {
 		return origin{params: sessionParams(s), view: v}, nil
 	}
@@ -39,7 +54,7 @@ func (e *Engine) begin(ctx context.Context, s forkcore.Session, r forkcore.Run) 
 
 // beginAtHead starts at the very beginning of a main log, whatever was replayed of it before.
 func (e *Engine) beginAtHead(ctx context.Context, s forkcore.Session, id forkcore.Digest) (origin, error) {
-	head, err := e.head(ctx, s, id)
+	head, err := e.head(ctx, s, id, func() []byte { return e.renderHead(s) })
 	if err != nil {
 		return origin{}, err
 	}
@@ -98,7 +113,7 @@ func slotInheritance(slot *forkcore.CacheSafeParams, history *forkcore.Prefix, r
 // head loads a session's rendered request head. One that is lost is rendered
 // anew, which is the last resort: whatever went into it may have changed since,
 // and then nothing that the provider holds can be read.
-func (e *Engine) head(ctx context.Context, s forkcore.Session, id forkcore.Digest) ([]byte, error) {
+func (e *Engine) head(ctx context.Context, s forkcore.Session, id forkcore.Digest, render func() []byte) ([]byte, error) {
 	blobs, err := e.o.Store.Blobs(ctx, s.ID, id)
 	if err == nil {
 		return blobs[0], nil
@@ -106,7 +121,7 @@ func (e *Engine) head(ctx context.Context, s forkcore.Session, id forkcore.Diges
 	if !errors.Is(err, forkcore.ErrNotFound) && !errors.Is(err, forkcore.ErrCorrupt) {
 		return nil, fmt.Errorf("load request head: %w", err)
 	}
-	head := e.renderHead(s)
+	head := render()
 	e.recomputed.Add(1)
 	e.log.Warn("the rendered prompt of a session is lost and was rendered anew", "session", s.ID, "err", err, "cache_at_risk", forkcore.DigestOf(head) != id)
 	// Dispatches refer to it; and where it is the lost one, it is found again.

@@ -101,7 +101,7 @@ func (e *Engine) recoverSnapshot(ctx context.Context, sessionID string, m forkco
 	if err != nil {
 		return nil, fmt.Errorf("load session: %w", err)
 	}
-	head, err := e.head(ctx, s, ids[0])
+	head, err := e.head(ctx, s, ids[0], func() []byte { return e.renderHead(s) })
 	if err != nil {
 		return nil, err
 	}

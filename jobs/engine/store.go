@@ -76,8 +76,8 @@ type Store interface {
 	// gate is cold (WakeWaiting): the leader passes; with the gate open a follower passes, unless the opening is older than
 	// gateTTL or it is cold, then it becomes leader of generation+1 and the gate is closed again; with it closed the run
 	// goes to parked and ErrParked is returned. On success: running, epoch+1, holder fields, StartedAt on the first,
-	// registered under the executor for recovery.
-	TakeLease(ctx context.Context, runID string, wake int64, executor, token string) (Lease, error)
+	// registered under the executor for recovery. Taken otherwise than in the foreground it is in the background from now on, as after Release.
+	TakeLease(ctx context.Context, w Wake, executor, token string, foreground bool) (Lease, error)
 
 	// Append adds entries to the holder's agent log (the main log for a main turn, else the run's). expectLen
 	// is the log's length that the caller has replayed; another length is ErrLeaseLost. TakeInbox removes these inbox items of the
@@ -107,15 +107,18 @@ type Store interface {
 	CreateDispatch(ctx context.Context, h *Holder, d CreateDispatch) (wakes []Wake, created bool, err error)
 
 	// Release gives the lease back and lets the run go on elsewhere: state queued, wake+1, Background=true, marker background appended when it was false.
-	Release(ctx context.Context, h Holder) (Wake, error)
+	// An agent whose Background was false is not Awaited any more then; a parent that waits for children goes on.
+	// The run's own wake comes first.
+	Release(ctx context.Context, h Holder) ([]Wake, error)
 	// Wait gives the lease back: state waiting with the reason. It is in the due set at now + w.Delay, and the sweep then
 	// queues it (wake+1, reason cleared, as Release does); with w.Account it is on that account's list until WakeWaiting, and of
-	// a closed gate that the run leads the parked siblings wait with it and the limit is off. A stop wish is ErrStopped, a holder's lost lease ErrLeaseLost.
+	// a closed gate that the run leads the parked siblings wait with it and the limit is off; with w.Children until one of them has
+	// ended or is not Awaited any more (ErrInbox when that is so already). A stop wish is ErrStopped, a holder's lost lease ErrLeaseLost.
 	Wait(ctx context.Context, h Holder, w WaitFor) error
 	// EndRun ends the holder's run, or, with h.Token empty, a run nobody holds (ErrLeaseLost when somebody does).
 	// Main turn: marker turn_end, session idle; refused with ErrInbox while the inbox has an item and state is done; when something waits in the
 	// inbox, and the run failed after at least one request or a text was accepted after its stop wish, candidate is started as for a fork's end. Fork: the dispatch's Remaining is
-	// decremented, a notice is kept; with the last child all notices move to the session's inbox (with Dispatch.Notify each or manual: with each
+	// decremented, a notice is kept (of an Awaited agent it moves to the inbox at once, and its parent goes on); with the last child all notices move to the session's inbox (with Dispatch.Notify each or manual: with each
 	// child, or never), and when the session is
 	// idle, was not stopped as a tree and candidate is set, a new main turn `candidate` is created queued (wake 1, Background=true, marker turn_start) and its wake is returned.
 	// A leader that ends with its gate closed promotes the next parked sibling (queued, wake returned) or, with none left, opens the gate.
@@ -125,7 +128,7 @@ type Store interface {
 	// to run, dispatch and session, an unknown cost counts as Unpriced. Releases the lease in every case.
 	EndRun(ctx context.Context, h Holder, e EndRun) ([]Wake, error)
 
-	// Stop sets the stop wish on the main turn (scope "turn") or on every run of the session that has not ended (scope "tree"); queued, parked and waiting ones end as
+	// Stop sets the stop wish on the main turn and the agents that it waits for (scope "turn") or on every run of the session that has not ended (scope "tree"); queued, parked and waiting ones end as
 	// cancelled at once, running ones get a signal. Returns the ids concerned. Wakes come from gates whose leader was ended.
 	Stop(ctx context.Context, sessionID, scope string) (runIDs []string, wakes []Wake, err error)
 	// Cancel does the same for one run; an ended run is *forkcore.ConflictError.
@@ -139,9 +142,10 @@ type Store interface {
 	// DeliverNotices moves the notices of a dispatch that its policy holds back to the session's inbox, and starts a turn
 	// when the session is idle. None is a *forkcore.ConflictError.
 	DeliverNotices(ctx context.Context, dispatchID string) ([]Wake, error)
-	// SignalBackground asks the holder of a running foreground run to hand it over; a run that is not running in the
-	// foreground is *forkcore.ConflictError.
-	SignalBackground(ctx context.Context, runID string) error
+	// SignalBackground asks the holder of a foreground run to hand it over; one that nobody holds is in the background from
+	// now on. Agents that it waits for go with it, and it goes on. An agent is not Awaited any more, and its parent goes on.
+	// A run that is not in the foreground is *forkcore.ConflictError.
+	SignalBackground(ctx context.Context, runID string) ([]Wake, error)
 
 	// Heartbeat marks the executor alive in every shard by the database's clock and fetches (and clears) the signals for the runs it holds.
 	Heartbeat(ctx context.Context, executor string) ([]Signal, error)

@@ -149,7 +149,11 @@ func (d *driver) launch(ctx context.Context, calls []forkcore.PendingCall) error
 	var specs []childSpec
 	for _, p := range calls {
 		// Before anything of the call is read: the guard holds for every type of agent.
-		if r := d.e.o.Guard.Check(caller); r != nil {
+		r := d.e.o.Guard.Check(caller)
+		if r == nil && d.run.Kind == forkcore.KindAgent {
+			r = &forkcore.Refusal{Guard: forkcore.GuardQuerySource, Reason: forkcore.RefuseNestedAgent}
+		}
+		if r != nil {
 			refused = append(refused, d.guarded(p.Call, r))
 			continue
 		}
@@ -164,7 +168,10 @@ func (d *driver) launch(ctx context.Context, calls []forkcore.PendingCall) error
 			refused = append(refused, d.result(p.Call, forkcore.ToolResult{Text: err.Error(), IsError: true}))
 			continue
 		}
-		specs = append(specs, childSpec{title: forkcore.CutText(forkcore.CleanText(in.Description), 200), prompt: in.Prompt, toolUseID: p.Call.ID})
+		specs = append(specs, childSpec{
+			title: forkcore.CutText(forkcore.CleanText(in.Description), 200), prompt: in.Prompt, toolUseID: p.Call.ID,
+			agentType: in.SubagentType, background: in.RunInBackground != nil && *in.RunInBackground,
+		})
 		caller.Descendants++
 	}
 	// Started comes before refused and launched, as for every tool.
@@ -175,6 +182,9 @@ func (d *driver) launch(ctx context.Context, calls []forkcore.PendingCall) error
 	}
 	if len(specs) == 0 {
 		return nil
+	}
+	if d.session.Mode != forkcore.ModeFork {
+		return d.spawn(ctx, specs)
 	}
 	id, err := forkcore.ModelDispatchID(d.run.AgentID, d.view.AssistantSeq)
 	if err != nil {
@@ -249,6 +259,8 @@ func (d *driver) refuseAll(ctx context.Context, specs []childSpec, guard string,
 // childSpec is one child to be.
 type childSpec struct {
 	title, prompt, toolUseID string
+	agentType                string // of agents that a model starts
+	background               bool   // its call asked for the background
 }
 
 // dispatchPlan is a fan-out that is priced and ready but not stored.
@@ -358,12 +370,14 @@ func (p *dispatchPlan) store(ctx context.Context, st Store) error {
 	return nil
 }
 
-// toolSpecs are what a session that is created now latches. Without forks
-// there is no agent to start yet, so that tool is not offered.
+// toolSpecs are what a session that is created now latches. A coordinator has no agent to start yet, so that tool is not offered.
 func (e *Engine) toolSpecs(mode forkcore.Mode) []forkcore.ToolSpec {
 	specs := e.o.Tools.Specs()
-	if mode == forkcore.ModeFork {
+	switch mode {
+	case forkcore.ModeFork:
 		specs = append(specs, forkcore.AgentTool())
+	case forkcore.ModePlain:
+		specs = append(specs, forkcore.NamedAgentTool())
 	}
 	return forkcore.LatchTools(specs)
 }

@@ -58,23 +58,28 @@ func (e *Engine) SendMessage(ctx context.Context, sessionID, text, idempotencyKe
 	return acc.RunID, nil
 }
 
-// foreground drives a main turn in this process until it ends or the signal
+// foreground drives a main turn in this process until it ends, waits for agents or the signal
 // comes: a click, the timer (after > 0), or shutdown. It then goes on in a worker under the same run id.
 func (e *Engine) foreground(ctx context.Context, h *held, lease Lease, after time.Duration) {
 	defer e.letGo(h)
 	if after > 0 {
-		t := time.AfterFunc(after, h.askHandOver)
-		defer t.Stop()
+		defer e.moveAfter(ctx, h, lease.Run, after)()
 	}
 	e.drive(ctx, h, lease)
 }
 
-// Background moves a foreground turn to a worker, wherever it runs.
+// Background moves a foreground run to a worker, wherever it runs: a turn with
+// the agents that it waits for, or such an agent alone, and then the turn goes on here.
 func (e *Engine) Background(ctx context.Context, runID string) error {
-	if err := e.o.Store.SignalBackground(ctx, runID); err != nil {
+	wakes, err := e.o.Store.SignalBackground(ctx, runID)
+	if err != nil {
 		return err
 	}
 	e.signal(Signal{RunID: runID, Kind: "background"}) // at once when it runs here
+	for _, w := range wakes {
+		r, err := e.o.Store.Run(ctx, w.RunID)
+		e.wake(ctx, err == nil && !r.Background, w.RunID, []Wake{w})
+	}
 	return nil
 }
 

@@ -82,14 +82,15 @@ func TestEvents(t *testing.T) {
 			_, err = s.store.Release(ctx, h)
 			s.must(err)
 			step("release", "run main queued requests=1 tools=1", "message 5 background")
-			_, err = s.store.TakeLease(ctx, h.RunID, 9, "w", "t")
+			_, err = s.store.TakeLease(ctx, engine.Wake{RunID: h.RunID, N: 9}, "w", "t", false)
 			if !errors.Is(err, engine.ErrStale) {
 				t.Fatalf("take with another wake: %v", err)
 			}
 			step("refused lease")
 			h = s.lease(h.RunID, 1, "t2").Holder
 			step("lease", "run main running requests=1 tools=1")
-			s.must(s.store.SignalBackground(ctx, s.accept(s.session(), "t3").Run.ID))
+			_, err = s.store.SignalBackground(ctx, s.accept(s.session(), "t3").Run.ID)
+			s.must(err)
 			step("another session's changes")
 
 			d, _ := s.dispatch(session, 2, forkcore.GateClosed)

@@ -34,7 +34,7 @@ func TestGateExpires(t *testing.T) {
 			if !second.Run.Leader {
 				t.Error("the late follower does not lead")
 			}
-			_, err = s.store.TakeLease(t.Context(), d.Runs[2].ID, 1, "worker", "t3")
+			_, err = s.store.TakeLease(t.Context(), engine.Wake{RunID: d.Runs[2].ID, N: 1}, "worker", "t3", false)
 			if !errors.Is(err, engine.ErrParked) {
 				t.Fatalf("take behind a gate that closed again: %v, want ErrParked", err)
 			}

@@ -69,12 +69,14 @@ func (s *Store) Accept(ctx context.Context, in engine.Accept) (engine.Accepted, 
 }
 
 // TakeLease implements engine.Store.
-func (s *Store) TakeLease(ctx context.Context, runID string, wake int64, executor, token string) (engine.Lease, error) {
-	sh, err := shardOf(runID)
+func (s *Store) TakeLease(ctx context.Context, w engine.Wake, executor, token string, foreground bool) (engine.Lease, error) {
+	sh, err := shardOf(w.RunID)
 	if err != nil {
 		return engine.Lease{}, err
 	}
-	in := args{"run": runID, "wake": formatInt(wake), "executor": executor, "token": token, "ttl": millis(s.gateTTL)}
+	in := args{
+		"run": w.RunID, "wake": formatInt(w.N), "executor": executor, "token": token, "foreground": formatBool(foreground), "ttl": millis(s.gateTTL),
+	}
 	if err := in.newTurn(sh); err != nil {
 		return engine.Lease{}, err
 	}
@@ -111,24 +113,17 @@ func parseLease(h engine.Holder, a []string) (engine.Lease, error) {
 }
 
 // Release implements engine.Store.
-func (s *Store) Release(ctx context.Context, h engine.Holder) (engine.Wake, error) {
+func (s *Store) Release(ctx context.Context, h engine.Holder) ([]engine.Wake, error) {
 	st, err := heldStep(scriptRelease, h, args{})
 	if err != nil {
-		return engine.Wake{}, err
+		return nil, err
 	}
-	wakes, err := s.wakesOf(ctx, st, 0)
-	if err != nil {
-		return engine.Wake{}, err
-	}
-	if len(wakes) != 1 {
-		return engine.Wake{}, fmt.Errorf("release %s: %d wakes", h.RunID, len(wakes))
-	}
-	return wakes[0], nil
+	return s.wakesOf(ctx, st, 0)
 }
 
 // Wait implements engine.Store.
 func (s *Store) Wait(ctx context.Context, h engine.Holder, w engine.WaitFor) error {
-	st, err := heldStep(scriptWait, h, args{"delay": millis(w.Delay), "reason": encode(w.Reason), "account": w.Account})
+	st, err := heldStep(scriptWait, h, args{"delay": millis(w.Delay), "reason": encode(w.Reason), "account": w.Account, "children": append([]string{}, w.Children...)})
 	if err != nil {
 		return err
 	}

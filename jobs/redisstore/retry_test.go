@@ -76,7 +76,7 @@ func TestLostAnswers(t *testing.T) {
 			s.must(err)
 			w, err := s.store.Release(ctx, warm)
 			s.must(err)
-			s.end(s.lease(w.RunID, w.N, "warm").Holder)
+			s.end(s.lease(w[0].RunID, w[0].N, "warm").Holder)
 			s.dispatch(s.session(), 1, forkcore.GateNone)
 			_, err = s.store.Heartbeat(ctx, "web")
 			s.must(err)
@@ -110,7 +110,8 @@ func TestLostAnswers(t *testing.T) {
 			losing("release", func() {
 				w, err := s.store.Release(ctx, h)
 				s.must(err)
-				equal("wake", w, engine.Wake{RunID: h.RunID, N: 1})
+				equal("wakes", len(w), 1)
+				equal("wake", w[0], engine.Wake{RunID: h.RunID, N: 1})
 			})
 			losing("take lease", func() { h = s.lease(h.RunID, 1, "t2").Holder })
 			equal("epoch", h.Epoch, int64(2))

@@ -27,6 +27,9 @@ func runFields(r forkcore.Run) fields {
 		"index":      formatInt(int64(r.Index)),
 		"snapshot":   digestOrEmpty(r.Snapshot),
 		"background": formatBool(r.Background),
+		"agent_type": r.AgentType,
+		"head":       digestOrEmpty(r.Head),
+		"awaited":    formatBool(r.Awaited),
 	})
 }
 
@@ -46,6 +49,9 @@ func parseRun(f fields) (forkcore.Run, error) {
 		ToolUseID:       r.text("tool_use"),
 		Index:           int(r.int("index")),
 		Snapshot:        r.digest("snapshot"),
+		AgentType:       r.text("agent_type"),
+		Head:            r.digest("head"),
+		Awaited:         r.flag("awaited"),
 		State:           forkcore.State(r.text("state")),
 		Reason:          jsonField[forkcore.Reason](r, "reason"),
 		Background:      r.flag("background"),

@@ -88,7 +88,7 @@ func (s *scene) dispatch(session string, n int, gate forkcore.GateState) (engine
 
 func (s *scene) lease(runID string, wake int64, token string) engine.Lease {
 	s.Helper()
-	l, err := s.store.TakeLease(s.Context(), runID, wake, "worker", token)
+	l, err := s.store.TakeLease(s.Context(), engine.Wake{RunID: runID, N: wake}, "worker", token, false)
 	s.must(err)
 	return l
 }

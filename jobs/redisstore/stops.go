@@ -45,14 +45,13 @@ func (s *Store) Cancel(ctx context.Context, runID string) ([]engine.Wake, error)
 }
 
 // SignalBackground implements engine.Store.
-func (s *Store) SignalBackground(ctx context.Context, runID string) error {
+func (s *Store) SignalBackground(ctx context.Context, runID string) ([]engine.Wake, error) {
 	sh, err := shardOf(runID)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	st := freshStep(scriptSignalBackground, sh, args{"run": runID})
-	_, err = opened(ctx, s, runID, func() ([]string, error) { return s.run(ctx, st) })
-	return err
+	return opened(ctx, s, runID, func() ([]engine.Wake, error) { return s.wakesOf(ctx, st, 0) })
 }
 
 // Resume implements engine.Store.

@@ -164,7 +164,7 @@ func testWaitKey(f *fixture) {
 	equal(f, len(wakes), 4, "wakes")
 	equal(f, f.account(account).Waiting, 0, "runs that wait afterwards")
 	equal(f, f.run(leader.RunID).State, forkcore.Queued, "state of the leader")
-	_, err = f.store.TakeLease(f.ctx, d.Runs[1].ID, f.run(d.Runs[1].ID).Wake, worker, f.name("token"))
+	_, err = f.store.TakeLease(f.ctx, engine.Wake{RunID: d.Runs[1].ID, N: f.run(d.Runs[1].ID).Wake}, worker, f.name("token"), false)
 	f.wantError(err, engine.ErrParked, "a follower before its leader has sent")
 	wakes, err = f.store.WakeWaiting(f.ctx, account, true)
 	f.noError(err, "wake again")
@@ -204,7 +204,7 @@ func testColdGate(f *fixture) {
 	equal(f, got.LeaderRunID, wakes[0].RunID, "leader")
 	equal(f, got.Generation, 2, "generation")
 	for _, w := range wakes[1:] {
-		_, err = f.store.TakeLease(f.ctx, w.RunID, w.N, worker, f.name("token"))
+		_, err = f.store.TakeLease(f.ctx, w, worker, f.name("token"), false)
 		f.wantError(err, engine.ErrParked, "another one")
 	}
 	n := f.run(leader.RunID).Requests + 1

@@ -107,7 +107,7 @@ func testFollowUnheld(f *fixture) {
 	f.stop("turn")
 	f.late(h, "after the stop")
 	w := f.release(h)
-	_, err = f.store.TakeLease(f.ctx, w.RunID, w.N, worker, "t")
+	_, err = f.store.TakeLease(f.ctx, w, worker, "t", false)
 	f.wantError(err, engine.ErrStale, "take a stopped turn")
 	f.wantFollower(f.sweep(never, never), engine.InboxTitle)
 }

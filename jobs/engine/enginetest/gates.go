@@ -24,7 +24,7 @@ func testGateOpens(f *fixture) {
 	d := f.forks(3, forkcore.GateClosed, "")
 	f.create(d)
 	a, b, c := d.Runs[0].ID, d.Runs[1].ID, d.Runs[2].ID
-	_, err := f.store.TakeLease(f.ctx, b, 0, worker, "t")
+	_, err := f.store.TakeLease(f.ctx, engine.Wake{RunID: b, N: 0}, worker, "t", false)
 	f.wantError(err, engine.ErrStale, "take a parked follower")
 	l := f.lease(a, 1, worker)
 	equal(f, l.Run.Leader, true, "leader")

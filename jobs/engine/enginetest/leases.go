@@ -14,36 +14,39 @@ import (
 // lease takes a run that must be there to take.
 func (f *fixture) lease(runID string, wake int64, executor string) engine.Lease {
 	f.Helper()
-	l, err := f.store.TakeLease(f.ctx, runID, wake, executor, f.name("token"))
+	l, err := f.store.TakeLease(f.ctx, engine.Wake{RunID: runID, N: wake}, executor, f.name("token"), false)
 	f.noError(err, "take lease")
 	return l
 }
 
 func (f *fixture) release(h engine.Holder) engine.Wake {
 	f.Helper()
-	w, err := f.store.Release(f.ctx, h)
+	wakes, err := f.store.Release(f.ctx, h)
 	f.noError(err, "release")
-	return w
+	if len(wakes) == 0 || wakes[0].RunID != h.RunID {
+		f.Fatalf("release: wakes %v, want that of %s first", wakes, h.RunID)
+	}
+	return wakes[0]
 }
 
 func testTakeLease(f *fixture) {
-	_, err := f.store.TakeLease(f.ctx, "run_1", 1, worker, "t")
+	_, err := f.store.TakeLease(f.ctx, engine.Wake{RunID: "run_1", N: 1}, worker, "t", false)
 	f.wantError(err, forkcore.ErrBadID, "take a bad id")
-	_, err = f.store.TakeLease(f.ctx, f.newRunID(), 1, worker, "t")
+	_, err = f.store.TakeLease(f.ctx, engine.Wake{RunID: f.newRunID(), N: 1}, worker, "t", false)
 	f.wantError(err, forkcore.ErrNotFound, "take an unknown run")
 
 	h := f.turn()
 	started := f.run(h.RunID).StartedAt
-	_, err = f.store.TakeLease(f.ctx, h.RunID, 0, worker, "t")
+	_, err = f.store.TakeLease(f.ctx, engine.Wake{RunID: h.RunID, N: 0}, worker, "t", false)
 	f.wantError(err, engine.ErrStale, "take a running run")
 
 	w := f.release(h)
 	equal(f, w, engine.Wake{RunID: h.RunID, N: 1}, "wake")
 	for _, wake := range []int64{0, 2} {
-		_, err = f.store.TakeLease(f.ctx, h.RunID, wake, worker, "t")
+		_, err = f.store.TakeLease(f.ctx, engine.Wake{RunID: h.RunID, N: wake}, worker, "t", false)
 		f.wantError(err, engine.ErrStale, "take with another wake")
 	}
-	l, err := f.store.TakeLease(f.ctx, h.RunID, 1, worker, "second")
+	l, err := f.store.TakeLease(f.ctx, engine.Wake{RunID: h.RunID, N: 1}, worker, "second", false)
 	f.noError(err, "take")
 	equal(f, l.Holder, engine.Holder{SessionID: f.session, RunID: h.RunID, Executor: worker, Epoch: 2, Token: "second"}, "holder")
 	equal(f, l.Run.State, forkcore.Running, "state")
@@ -54,17 +57,17 @@ func testTakeLease(f *fixture) {
 		f.Errorf("run of the lease (-read +leased):\n%s", diff)
 	}
 	equal(f, len(l.OpenRows), 0, "open rows")
-	_, err = f.store.TakeLease(f.ctx, h.RunID, 1, worker, "third")
+	_, err = f.store.TakeLease(f.ctx, engine.Wake{RunID: h.RunID, N: 1}, worker, "third", false)
 	f.wantError(err, engine.ErrStale, "take twice")
 
 	// The client retried because the answer was lost: the token proves the same grant.
-	again, err := f.store.TakeLease(f.ctx, h.RunID, 1, worker, "second")
+	again, err := f.store.TakeLease(f.ctx, engine.Wake{RunID: h.RunID, N: 1}, worker, "second", false)
 	f.noError(err, "retried take")
 	equal(f, again.Holder, l.Holder, "holder of the retried take")
 
 	_, err = f.store.EndRun(f.ctx, l.Holder, engine.EndRun{State: forkcore.Done})
 	f.noError(err, "end")
-	_, err = f.store.TakeLease(f.ctx, h.RunID, 1, worker, "fourth")
+	_, err = f.store.TakeLease(f.ctx, engine.Wake{RunID: h.RunID, N: 1}, worker, "fourth", false)
 	f.wantError(err, engine.ErrStale, "take an ended run")
 }
 
@@ -73,7 +76,7 @@ func testTakeLeaseStopped(f *fixture) {
 	_, err := f.store.Cancel(f.ctx, h.RunID)
 	f.noError(err, "cancel")
 	w := f.release(h)
-	_, err = f.store.TakeLease(f.ctx, h.RunID, w.N, worker, "t")
+	_, err = f.store.TakeLease(f.ctx, engine.Wake{RunID: h.RunID, N: w.N}, worker, "t", false)
 	f.wantError(err, engine.ErrStale, "take a run that was asked to stop")
 	r := f.run(h.RunID)
 	equal(f, r.State, forkcore.Cancelled, "state")
@@ -114,7 +117,7 @@ func testTakeLeaseConcurrently(f *fixture) {
 	for i := range executors {
 		token := f.name("token")
 		wg.Go(func() {
-			_, errs[i] = f.store.TakeLease(f.ctx, w.RunID, w.N, worker, token)
+			_, errs[i] = f.store.TakeLease(f.ctx, w, worker, token, false)
 		})
 	}
 	wg.Wait()

@@ -33,7 +33,7 @@ func testSweepDead(f *fixture) {
 	f.wantError(err, engine.ErrLeaseLost, "append by the silent one")
 	equal(f, len(f.sweep(time.Millisecond, never)), 0, "wakes of another sweep")
 	equal(f, f.run(h.RunID).Wake, 2, "wake after another sweep")
-	_, err = f.store.TakeLease(f.ctx, h.RunID, 1, worker, "t")
+	_, err = f.store.TakeLease(f.ctx, engine.Wake{RunID: h.RunID, N: 1}, worker, "t", false)
 	f.wantError(err, engine.ErrStale, "take with the old wake")
 	equal(f, f.lease(h.RunID, 2, worker).Holder.Epoch, 2, "epoch")
 }
@@ -117,7 +117,7 @@ func testSweepStuck(f *fixture) {
 		}
 	}
 	equal(f, f.run(id).Wake, 3, "wake after six offers")
-	_, err := f.store.TakeLease(f.ctx, id, 2, worker, "t")
+	_, err := f.store.TakeLease(f.ctx, engine.Wake{RunID: id, N: 2}, worker, "t", false)
 	f.wantError(err, engine.ErrStale, "take with a replaced wake")
 
 	// Offers of an earlier wake do not count.

@@ -185,27 +185,42 @@ func testCancel(f *fixture) {
 	}
 }
 
+// background asks for a run to go on in the background and answers who goes on at once.
+func (f *fixture) background(runID string) []engine.Wake {
+	f.Helper()
+	wakes, err := f.store.SignalBackground(f.ctx, runID)
+	f.noError(err, "signal background")
+	return wakes
+}
+
+func (f *fixture) noBackground(runID, doing string) {
+	f.Helper()
+	_, err := f.store.SignalBackground(f.ctx, runID)
+	f.wantConflict(err, doing)
+}
+
 func testSignals(f *fixture) {
 	h := f.turn()
-	f.noError(f.store.SignalBackground(f.ctx, h.RunID), "signal background")
+	f.background(h.RunID)
 	same(f, f.signals(web), []engine.Signal{{RunID: h.RunID, Kind: "background"}}, "signals")
 	equal(f, len(f.signals(web)), 0, "signals fetched twice")
 	equal(f, len(f.signals(worker)), 0, "another executor's signals")
 
 	// Stopping is stronger than moving on elsewhere, in either order.
-	f.noError(f.store.SignalBackground(f.ctx, h.RunID), "signal background")
+	f.background(h.RunID)
 	f.stop("turn")
-	f.noError(f.store.SignalBackground(f.ctx, h.RunID), "signal background")
+	f.background(h.RunID)
 	same(f, f.signals(web), []engine.Signal{{RunID: h.RunID, Kind: "stop"}}, "signals")
 
 	// Signals for a run that was handed over are not delivered.
-	f.noError(f.store.SignalBackground(f.ctx, h.RunID), "signal background")
+	f.background(h.RunID)
 	w := f.release(h)
 	equal(f, len(f.signals(web)), 0, "signals of a released run")
-	f.wantConflict(f.store.SignalBackground(f.ctx, w.RunID), "signal a queued run")
-	f.wantError(f.store.SignalBackground(f.ctx, f.newRunID()), forkcore.ErrNotFound, "signal an unknown run")
+	f.noBackground(w.RunID, "signal a run in the background")
+	_, err := f.store.SignalBackground(f.ctx, f.newRunID())
+	f.wantError(err, forkcore.ErrNotFound, "signal an unknown run")
 	d := f.forks(1, forkcore.GateNone, "")
 	f.create(d)
 	l := f.lease(d.Runs[0].ID, 1, worker)
-	f.wantConflict(f.store.SignalBackground(f.ctx, l.Run.ID), "signal a run in the background")
+	f.noBackground(l.Run.ID, "signal a fork")
 }

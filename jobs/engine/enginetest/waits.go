@@ -30,9 +30,11 @@ func testWait(f *fixture) {
 	f.noError(f.store.Wait(f.ctx, h, engine.WaitFor{Delay: never, Reason: reason}), "repeated wait")
 	_, err := f.store.Append(f.ctx, h, int64(len(f.log(f.session))), nil, nil)
 	f.wantError(err, engine.ErrLeaseLost, "append while waiting")
-	_, err = f.store.TakeLease(f.ctx, h.RunID, 0, worker, "t")
+	_, err = f.store.TakeLease(f.ctx, engine.Wake{RunID: h.RunID, N: 0}, worker, "t", false)
 	f.wantError(err, engine.ErrStale, "take a waiting run")
-	f.wantConflict(f.store.SignalBackground(f.ctx, h.RunID), "signal a waiting run")
+	equal(f, len(f.background(h.RunID)), 0, "wakes of a run that waits for its time")
+	equal(f, f.run(h.RunID).Background, true, "background")
+	f.noBackground(h.RunID, "signal it again")
 	late := f.acceptance("while it waits")
 	equal(f, f.accept(late).RunID, h.RunID, "run that a text goes to meanwhile")
 

@@ -128,7 +128,10 @@ func (st *step) endChild(c *session, d *dispatch, r *run, e engine.EndRun) {
 		d.EndedAt = st.now
 		st.touchDispatch(d)
 	}
-	if d.Notify == forkcore.NotifyEach || d.Remaining == 0 && d.Notify != forkcore.NotifyManual {
+	if r.Awaited {
+		st.deliverNotices(c, d, engine.EndRun{})
+		st.wakeParent(r)
+	} else if d.Notify == forkcore.NotifyEach || d.Remaining == 0 && d.Notify != forkcore.NotifyManual {
 		st.deliverNotices(c, d, e)
 	}
 }
@@ -191,7 +194,7 @@ func (s *Store) Resume(ctx context.Context, runID string) ([]engine.Wake, error)
 	c.inbox = slices.DeleteFunc(c.inbox, func(item forkcore.InboxItem) bool { return item.ID == notice(r) })
 	d.notices = slices.DeleteFunc(d.notices, func(id string) bool { return id == r.ID })
 	d.Undelivered = int64(len(d.notices))
-	r.EndedAt, r.Reason, r.Report, r.Stop, r.ResumedAt = time.Time{}, nil, nil, "", st.now
+	r.EndedAt, r.Reason, r.Report, r.Stop, r.Awaited, r.ResumedAt = time.Time{}, nil, nil, "", false, st.now
 	c.ActiveRuns++
 	st.touchSession(c)
 	d.Remaining++
@@ -248,14 +251,15 @@ func (s *Store) Stop(ctx context.Context, sessionID, scope string) ([]string, []
 	var ids []string
 	var runs []*run
 	for _, r := range c.runs {
-		if !r.State.Ended() && (scope == "tree" || r.ID == c.ActiveRunID) {
+		part := r.ID == c.ActiveRunID || r.Awaited && r.ParentRunID == c.ActiveRunID // what a turn waits for is part of it
+		if !r.State.Ended() && (scope == "tree" || part) {
 			ids, runs = append(ids, r.ID), append(runs, r)
 		}
 	}
 	// All wishes first, so that no end below promotes or wakes a run that is to end too.
 	for _, r := range runs {
 		st.wishStop(r, scope)
-		if d := s.dispatches[r.DispatchID]; d != nil && scope == "tree" {
+		if d := s.dispatches[r.DispatchID]; d != nil {
 			d.stopped = true
 			st.touch(d, "")
 		}

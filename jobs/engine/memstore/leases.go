@@ -88,7 +88,8 @@ func (st *step) dropLease(r *run) {
 }
 
 // TakeLease implements engine.Store.
-func (s *Store) TakeLease(ctx context.Context, runID string, wake int64, executor, token string) (engine.Lease, error) {
+func (s *Store) TakeLease(ctx context.Context, w engine.Wake, executor, token string, foreground bool) (engine.Lease, error) {
+	runID := w.RunID
 	leave, err := s.enter(ctx, "take lease", runID)
 	if err != nil {
 		return engine.Lease{}, err
@@ -100,7 +101,7 @@ func (s *Store) TakeLease(ctx context.Context, runID string, wake int64, executo
 		return engine.Lease{}, notFound("run", runID)
 	case r.State == forkcore.Running && r.token == token:
 		return r.lease(), nil // the answer of this very call was lost
-	case r.State != forkcore.Queued || r.Wake != wake:
+	case r.State != forkcore.Queued || r.Wake != w.N:
 		return engine.Lease{}, fmt.Errorf("take lease: %w", engine.ErrStale)
 	}
 	st := s.begin()
@@ -130,6 +131,12 @@ func (s *Store) TakeLease(ctx context.Context, runID string, wake int64, executo
 			st.gateHistory(d, "closed", r.ID, cause)
 		}
 	}
+	if !foreground {
+		st.toBackground(r)
+		for _, w := range st.wakes { // of a call that this one answers: the next sweep hands it out
+			s.runs[w.RunID].due = st.now
+		}
+	}
 	st.setState(r, forkcore.Running)
 	st.grant(r, executor, token)
 	l := r.lease()
@@ -141,22 +148,53 @@ func (s *Store) TakeLease(ctx context.Context, runID string, wake int64, executo
 func (st *step) requeue(r *run) {
 	st.dropLease(r)
 	st.setState(r, forkcore.Queued)
-	if !r.Background {
-		r.Background = true
-		st.mark(r, forkcore.Marker{Type: forkcore.MarkerBackground})
+	st.toBackground(r)
+}
+
+// toBackground notes that a run that nobody holds goes on in a worker.
+func (st *step) toBackground(r *run) {
+	if r.Background {
+		return
+	}
+	r.Background = true
+	st.mark(r, forkcore.Marker{Type: forkcore.MarkerBackground})
+	st.touchRun(r)
+	st.detach(r)
+}
+
+// detach answers the call that waits for an agent: it will hear of the end later.
+func (st *step) detach(r *run) {
+	if r.Awaited {
+		r.Awaited = false
+		st.touchRun(r)
+		st.wakeParent(r)
 	}
 }
 
+// wakeParent lets a run go on that waits for the end of agents, because of what became of one of them.
+func (st *step) wakeParent(r *run) {
+	if parent := st.runs[r.ParentRunID]; parent != nil && parent.State == forkcore.Waiting && parent.children {
+		st.setState(parent, forkcore.Queued)
+	}
+}
+
+// awaitedBy lists the agents that a run waits for.
+func (st *step) awaitedBy(parent *run) (agents []*run) {
+	for _, r := range st.sessions[parent.SessionID].runs {
+		if r.ParentRunID == parent.ID && r.Awaited && !r.State.Ended() {
+			agents = append(agents, r)
+		}
+	}
+	return agents
+}
+
 // Release implements engine.Store.
-func (s *Store) Release(ctx context.Context, h engine.Holder) (engine.Wake, error) {
+func (s *Store) Release(ctx context.Context, h engine.Holder) ([]engine.Wake, error) {
 	a, err := s.held(ctx, "release", h, nil, func(st *step, r *run) (answer, error) {
 		st.requeue(r)
 		return answer{wakes: st.wakes}, nil
 	})
-	if err != nil {
-		return engine.Wake{}, err
-	}
-	return a.wakes[0], nil
+	return a.wakes, err
 }
 
 // Wait implements engine.Store.
@@ -165,9 +203,14 @@ func (s *Store) Wait(ctx context.Context, h engine.Holder, w engine.WaitFor) err
 		if r.Stop != "" {
 			return answer{}, engine.ErrStopped
 		}
+		for _, id := range w.Children {
+			if c := st.runs[id]; c == nil || !c.Awaited || c.State.Ended() {
+				return answer{}, engine.ErrInbox
+			}
+		}
 		st.dropLease(r)
 		st.setState(r, forkcore.Waiting)
-		r.Reason, r.due, r.account = &w.Reason, st.now.Add(w.Delay), w.Account
+		r.Reason, r.due, r.account, r.children = &w.Reason, st.now.Add(w.Delay), w.Account, len(w.Children) > 0
 		if d := st.dispatches[r.DispatchID]; d != nil && w.Account != "" && d.Gate == forkcore.GateClosed && d.LeaderRunID == r.ID {
 			d.limit = time.Time{}
 			for _, f := range st.sleepers(d) { // they wait for what it waits for
@@ -193,21 +236,41 @@ func (st *step) signal(r *run, kind string) {
 }
 
 // SignalBackground implements engine.Store.
-func (s *Store) SignalBackground(ctx context.Context, runID string) error {
+func (s *Store) SignalBackground(ctx context.Context, runID string) ([]engine.Wake, error) {
 	leave, err := s.enter(ctx, "signal background", runID)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer leave()
 	r := s.runs[runID]
 	if r == nil {
-		return notFound("run", runID)
+		return nil, notFound("run", runID)
 	}
-	if r.State != forkcore.Running || r.Background {
-		return &forkcore.ConflictError{Message: "This run is not running in the foreground.", NextStep: "It already goes on without you, or has ended."}
+	if r.State.Ended() || r.Background {
+		return nil, &forkcore.ConflictError{Message: "This run is not running in the foreground.", NextStep: "It already goes on without you, or has ended."}
 	}
-	s.begin().signal(r, "background")
-	return nil
+	st := s.begin()
+	// The agents that it waits for go first, so that it wakes once.
+	for _, c := range st.awaitedBy(r) {
+		c.Awaited = false
+		st.touchRun(c)
+		if c.token != "" {
+			st.signal(c, "background")
+		} else {
+			st.toBackground(c)
+		}
+	}
+	switch {
+	case r.token != "":
+		st.detach(r)
+		st.signal(r, "background")
+	case r.children:
+		st.requeue(r)
+	default:
+		st.toBackground(r)
+	}
+	st.finish()
+	return st.wakes, nil
 }
 
 // Heartbeat implements engine.Store.
@@ -268,7 +331,7 @@ func (s *Store) Sweep(ctx context.Context, dead, redue time.Duration) ([]engine.
 				st.openGate(d, d.LeaderRunID, "limit")
 			}
 			switch w := (engine.Wake{RunID: r.ID, N: r.Wake}); {
-			case r.due.After(st.now), r.State == forkcore.Waiting && r.account != "":
+			case r.due.After(st.now), r.State == forkcore.Waiting && (r.account != "" || r.children):
 			case r.State == forkcore.Waiting:
 				st.requeue(r)
 			case r.State == forkcore.Queued && !slices.Contains(st.wakes, w):

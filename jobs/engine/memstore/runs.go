@@ -19,6 +19,7 @@ type run struct {
 	rows            []forkcore.RequestRow // row n at n-1
 	open            map[int64]int64       // reserved nano-dollars of open rows, by n
 	offers          int                   // how often sweeps handed out the present wake
+	children        bool                  // a waiting run waits for awaited agents
 	account         string                // whose key a waiting run waits for; empty = it waits until due
 	due             time.Time             // when a queued run is handed out again, a waiting one goes on
 }
@@ -67,7 +68,7 @@ func (st *step) createRun(in forkcore.Run, state forkcore.State) *run {
 		Run: forkcore.Run{
 			ID: in.ID, SessionID: in.SessionID, AgentID: in.AgentID, Kind: in.Kind, Title: in.Title, Directive: in.Directive,
 			ParentRunID: in.ParentRunID, Depth: in.Depth, QuerySource: in.QuerySource, DispatchID: in.DispatchID, ToolUseID: in.ToolUseID, Index: in.Index, Snapshot: in.Snapshot,
-			Background: in.Background, Leader: in.Leader, State: state, CreatedAt: st.now,
+			AgentType: in.AgentType, Head: in.Head, Awaited: in.Awaited, Background: in.Background, Leader: in.Leader, State: state, CreatedAt: st.now,
 		},
 		open: map[int64]int64{},
 	}
@@ -104,7 +105,7 @@ func (st *step) setState(r *run, to forkcore.State) {
 		panic(fmt.Sprintf("run %s cannot go from %s to %s", r.ID, r.State, to))
 	}
 	if r.State == forkcore.Waiting {
-		r.Reason, r.account = nil, ""
+		r.Reason, r.account, r.children = nil, "", false
 	}
 	r.State = to
 	st.touchRun(r)

@@ -160,7 +160,7 @@ local function set_state(rid, to)
   if from == 'waiting' then
     local account = get(key, '_account')
     if account ~= '' then redis.call('SREM', WAITING .. account, rid) end
-    redis.call('HSET', key, 'reason', '', '_account', '')
+    redis.call('HSET', key, 'reason', '', '_account', '', '_children', '')
   end
   touch_run(rid)
   if to == 'queued' then enqueue(rid) else redis.call('ZREM', DUE, 'run:' .. rid) end
@@ -219,15 +219,37 @@ local function guard()
   end
 end
 
+-- wake_parent lets a run go on that waits for the end of agents, because of what became of one of them.
+local function wake_parent(rid)
+  local parent = get(RUN .. rid, 'parent')
+  if parent ~= '' and get(RUN .. parent, 'state') == 'waiting' and get(RUN .. parent, '_children') == '1' then
+    set_state(parent, 'queued')
+  end
+end
+
+-- detach answers the call that waits for an agent: it will hear of the end later.
+local function detach(rid)
+  if get(RUN .. rid, 'awaited') ~= '1' then return end
+  redis.call('HSET', RUN .. rid, 'awaited', '0')
+  touch_run(rid)
+  wake_parent(rid)
+end
+
+-- to_background notes that a run that nobody holds goes on in a worker.
+local function to_background(rid)
+  local key = RUN .. rid
+  if get(key, 'background') == '1' then return end
+  redis.call('HSET', key, 'background', '1')
+  marker(get(key, 'session'), get(key, 'agent'), rid, '{"type":"background"}')
+  touch_run(rid)
+  detach(rid)
+end
+
 -- requeue takes the lease away and lets a worker go on from the log.
 local function requeue(rid)
-  local key = RUN .. rid
   drop_lease(rid)
   set_state(rid, 'queued')
-  if get(key, 'background') ~= '1' then
-    redis.call('HSET', key, 'background', '1')
-    marker(get(key, 'session'), get(key, 'agent'), rid, '{"type":"background"}')
-  end
+  to_background(rid)
 end
 
 local function signal(rid, kind)
@@ -374,7 +396,10 @@ local function end_child(sid, did, rid, candidate, title)
     touch_dispatch(did)
   end
   local policy = get(key, 'notify')
-  if policy == 'each' or left == 0 and policy ~= 'manual' then deliver_notices(sid, did, candidate, title) end
+  if get(RUN .. rid, 'awaited') == '1' then
+    deliver_notices(sid, did, '', '')
+    wake_parent(rid)
+  elseif policy == 'each' or left == 0 and policy ~= 'manual' then deliver_notices(sid, did, candidate, title) end
 end
 
 -- rfc3339 writes a time in ms for a row; days to date as in Howard Hinnant's civil_from_days.

@@ -1,4 +1,4 @@
--- Holder. Answers the wake.
+-- Holder. Answers wakes, its own first.
 local bad = guard()
 if bad then return bad end
 requeue(A.run)

@@ -12,7 +12,7 @@ if get(key, 'kind') == 'main' or not RESUMABLE[state] or stop ~= '' and STOP_STA
 end
 local sid, did = get(key, 'session'), get(key, 'dispatch')
 withdraw_notice(sid, did, A.run)
-redis.call('HSET', key, 'ended', '', 'reason', '', 'report', '', 'stop', '', 'resumed', NOW_S)
+redis.call('HSET', key, 'ended', '', 'reason', '', 'report', '', 'stop', '', 'awaited', '0', 'resumed', NOW_S)
 redis.call('ZADD', ACTIVE .. sid, redis.call('ZSCORE', RUNS .. sid, A.run), A.run)
 redis.call('HINCRBY', SESSION .. sid, 'active_runs', 1)
 touch_session(sid)

@@ -9,13 +9,18 @@ local runs = {}
 if A.scope == 'tree' then
   runs = redis.call('ZRANGE', ACTIVE .. sid, 0, -1)
 elseif get(key, 'active_run') ~= '' then
-  runs = {get(key, 'active_run')}
+  local turn = get(key, 'active_run')
+  runs = {turn}
+  -- What it waits for is part of it.
+  for _, rid in ipairs(redis.call('ZRANGE', ACTIVE .. sid, 0, -1)) do
+    if get(RUN .. rid, 'parent') == turn and get(RUN .. rid, 'awaited') == '1' then runs[#runs + 1] = rid end
+  end
 end
 -- All wishes first, so that no end below promotes or wakes a run that is to end too.
 for _, rid in ipairs(runs) do
   wish_stop(rid, A.scope)
   local did = get(RUN .. rid, 'dispatch')
-  if A.scope == 'tree' and did ~= '' then
+  if did ~= '' then
     redis.call('HSET', DISPATCH .. did, '_stopped', '1')
     touch(DISPATCH .. did)
   end

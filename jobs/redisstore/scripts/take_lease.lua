@@ -1,4 +1,4 @@
--- A.run, A.wake, A.executor, A.token, A.ttl (ms an opening is trusted); A.candidate and its titles (see obey_stop).
+-- A.run, A.wake, A.executor, A.token, A.foreground (0 or 1), A.ttl (ms an opening is trusted); A.candidate and its titles (see obey_stop).
 -- Answers epoch, run, open ledger rows.
 local key = RUN .. A.run
 
@@ -42,7 +42,9 @@ if did ~= '' then
     gate_history(did, 'closed', A.run, cold and 'other_key' or 'expired')
   end
 end
+if A.foreground ~= '1' then to_background(A.run) end
 set_state(A.run, 'running')
 grant(A.run, A.executor, A.token)
+overdue() -- of a call that this one answers; the run itself is not queued any more
 flush()
 return granted()
