@@ -62,6 +62,9 @@ func (d *drafts) Observe(e forkcore.Event) {
 		d.finish(e.Run.ID, math.MaxInt64)
 	case e.Run != nil && e.Run.State != forkcore.Running:
 		delete(d.byRun, e.Run.ID)
+		if d.finished[e.Run.ID] == math.MaxInt64 { // it was resumed after its end
+			delete(d.finished, e.Run.ID)
+		}
 	case e.Entry != nil && e.Entry.Kind == forkcore.EntryMessage:
 		d.finish(e.Entry.RunID, e.Entry.Seq)
 	}

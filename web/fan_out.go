@@ -27,6 +27,8 @@ type fanOutView struct {
 	Ended     bool
 	Result    fanOutResult // once all have ended
 	Actions   fanOutActions
+	// Agents have conversations of their own: there is nothing that they share, no quote and no gate.
+	Agents bool
 }
 
 // stateCount is how many forks are in a state.
@@ -63,6 +65,9 @@ func newFanOut(d forkcore.Dispatch, runs []forkcore.Run, prices api.Prices) fanO
 	if d.ParentRunID != "" {
 		v.By = "the main agent"
 	}
+	if len(runs) > 0 && runs[0].Kind == forkcore.KindAgent {
+		v.Agents, v.Title, v.Quotes = true, counted(int64(len(d.RunIDs)), "agent"), nil
+	}
 	answered := 0
 	for _, r := range runs {
 		if r.Depth > 1 {
@@ -87,7 +92,7 @@ func newFanOut(d forkcore.Dispatch, runs []forkcore.Run, prices api.Prices) fanO
 			v.Verdict = *word
 		}
 	}
-	if v.Ended {
+	if v.Ended && !v.Agents {
 		v.Result = newFanOutResult(d, runs, prices)
 	}
 	v.Actions = newFanOutActions(d, runs)

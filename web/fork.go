@@ -42,6 +42,7 @@ type forkCardView struct {
 	CancelPath  string
 	ResumePath  string
 	Back        string
+	WatchPath   string // of its messages in the conversation, while it goes on
 }
 
 // doingView is the one line that says what a fork does or did last.
@@ -97,6 +98,7 @@ func newForkCard(r forkcore.Run, rows []forkcore.RequestRow, w draft, writing bo
 		v.Took = spanText(r.EndedAt.Sub(r.StartedAt))
 	case !ended:
 		v.Started, v.Seen = r.StartedAt, v.At
+		v.WatchPath = watchPath(s.ID, r.ID)
 		v.CancelPath = v.Path + "/cancel"
 	}
 	// A request in flight has booked nothing yet, and what is not known is no zero.
@@ -140,7 +142,11 @@ func runTitle(r forkcore.Run) string {
 	if r.Kind == forkcore.KindMain {
 		return cmp.Or(strings.TrimSpace(r.Title), "Main turn")
 	}
-	return cmp.Or(strings.TrimSpace(r.Title), fmt.Sprintf("Fork %d", r.Index+1))
+	kind := "Fork"
+	if r.Kind == forkcore.KindAgent {
+		kind = "Agent"
+	}
+	return cmp.Or(strings.TrimSpace(r.Title), fmt.Sprintf("%s %d", kind, r.Index+1))
 }
 
 func later(a, b time.Time) time.Time {
@@ -165,6 +171,8 @@ func waitsFor(r forkcore.Run) string {
 			return "Waits for the provider's rate limit, and goes on by itself"
 		case r.Reason.Code == forkcore.WaitProvider, r.Reason.Code == forkcore.CodeOverloaded, r.Reason.Code == forkcore.CodeProviderError, r.Reason.Code == forkcore.CodeStreamCut:
 			return "Waits for the provider"
+		case r.Reason.Code == forkcore.WaitChildren:
+			return "Waits for the agents that it started"
 		}
 		return "Waits: " + strings.ReplaceAll(r.Reason.Code, "_", " ")
 	}

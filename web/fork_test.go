@@ -50,7 +50,7 @@ func renderText(t *testing.T, c templ.Component) string {
 				// These buttons are the requests of cards and of what stands above them.
 				_, does, _ := strings.Cut(strings.TrimPrefix(a.Value, "/"), "/")
 				_, does, _ = strings.Cut(does, "/")
-				ours := e.Name.Local == "form" && (a.Name.Local == "hx-post" && slices.Contains([]string{"cancel", "resume", "retry", "deliver", "budget"}, does) || a.Name.Local == "hx-swap")
+				ours := e.Name.Local == "form" && (a.Name.Local == "hx-post" && slices.Contains([]string{"cancel", "resume", "retry", "deliver", "budget", "background"}, does) || a.Name.Local == "hx-swap")
 				if a.Name.Local == "style" || strings.HasPrefix(a.Name.Local, "on") || strings.HasPrefix(a.Name.Local, "hx-") && !ours {
 					t.Errorf("there is an attribute %s=%q", a.Name.Local, a.Value)
 				}

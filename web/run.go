@@ -209,10 +209,13 @@ func (m *runModel) head() runHeadView {
 	v := runHeadView{
 		ID: r.ID, Title: runTitle(r), Session: sessionLink(m.session), State: r.State, Reason: r.Reason, Kind: "Main turn", Directive: r.Directive,
 		Stopping: r.Stop != "" && !r.State.Ended(), CanCancel: !r.State.Ended() && r.Stop == "",
-		CanBackground: r.Kind == forkcore.KindMain && !r.Background && !r.State.Ended() && r.Stop == "",
+		CanBackground: r.Kind != forkcore.KindFork && !r.Background && !r.State.Ended() && r.Stop == "",
 		CanResume:     r.CanResume() || r.Kind == forkcore.KindMain && r.ID == m.session.LastRunID && m.session.ActiveRunID == "" && r.State.Ended() && r.State != forkcore.Done,
 		AtRisk:        r.AtRiskRequests > 0, Warnings: warningsOf(r),
 		JSONPath: prefixAPI + pathRun + r.ID, SiblingsName: "Main turns",
+	}
+	if r.Kind == forkcore.KindAgent {
+		v.Kind, v.SiblingsName = fmt.Sprintf("Agent %d of %d, %s", r.Index+1, len(m.siblings), r.AgentType), "Agents of this call"
 	}
 	if r.Kind == forkcore.KindFork {
 		v.Kind, v.SiblingsName = fmt.Sprintf("Fork %d of %d", r.Index+1, len(m.siblings)), "Forks of this dispatch"

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"time"
@@ -40,20 +41,22 @@ type sessionPage struct {
 	rows    map[string][]forkcore.RequestRow // of forks
 	log     *transcript                      // the main log
 	inbox   []forkcore.InboxItem
-	skip    int  // how many entries are left out at the beginning of the conversation; below 0: as many as there are too many
-	more    bool // there are older runs than those held
+	watch   string                 // a run whose messages a person wants to see in the conversation
+	inline  map[string]*transcript // of the runs that are shown there
+	skip    int                    // how many entries are left out at the beginning of the conversation; below 0: as many as there are too many
+	more    bool                   // there are older runs than those held
 
 	entries []entryView // of log and runs; nil when they changed
 }
 
 // loadSession reads the page and the id of an event that it is sure to contain.
-func (s *Server) loadSession(ctx context.Context, id string, skip int) (*sessionPage, sse.ID, error) {
+func (s *Server) loadSession(ctx context.Context, id string, skip int, watch string) (*sessionPage, sse.ID, error) {
 	last, err := s.lastEvent(ctx, id)
 	if err != nil {
 		return nil, last, err
 	}
 	p := &sessionPage{
-		s: s, skip: skip, log: newTranscript(id), runs: map[string]forkcore.Run{}, fanOuts: map[string]forkcore.Dispatch{}, rows: map[string][]forkcore.RequestRow{},
+		s: s, skip: skip, watch: watch, inline: map[string]*transcript{}, log: newTranscript(id), runs: map[string]forkcore.Run{}, fanOuts: map[string]forkcore.Dispatch{}, rows: map[string][]forkcore.RequestRow{},
 	}
 	if p.session, err = s.o.Reader.Session(ctx, id); err != nil {
 		return nil, last, err
@@ -73,7 +76,7 @@ func (s *Server) loadSession(ctx context.Context, id string, skip int) (*session
 		if err := p.readFanOut(ctx, r); err != nil {
 			return nil, last, err
 		}
-		if r.Kind != forkcore.KindFork {
+		if r.Kind == forkcore.KindMain {
 			continue
 		}
 		if p.rows[r.ID], err = s.o.Reader.Requests(ctx, r.ID); err != nil {
@@ -87,6 +90,9 @@ func (s *Server) loadSession(ctx context.Context, id string, skip int) (*session
 		if err := p.readLog(ctx, main); err != nil {
 			return nil, last, err
 		}
+	}
+	if err := p.readInline(ctx); err != nil {
+		return nil, last, err
 	}
 	return p, last, p.readInbox(ctx)
 }
@@ -133,6 +139,16 @@ func (p *sessionPage) readInbox(ctx context.Context) error {
 }
 
 func (p *sessionPage) apply(ctx context.Context, e forkcore.Event) error {
+	if err := p.applyToSession(ctx, e); err != nil {
+		return err
+	}
+	if e.Run != nil || e.Entry != nil {
+		return p.readInline(ctx)
+	}
+	return nil
+}
+
+func (p *sessionPage) applyToSession(ctx context.Context, e forkcore.Event) error {
 	switch {
 	case e.Session != nil:
 		if e.Session.Version > p.session.Version {
@@ -146,7 +162,7 @@ func (p *sessionPage) apply(ctx context.Context, e forkcore.Event) error {
 			p.fanOuts[e.Dispatch.ID] = *e.Dispatch
 		}
 	case e.Request != nil:
-		if row := *e.Request; p.runs[row.RunID].Kind == forkcore.KindFork {
+		if row := *e.Request; p.runs[row.RunID].DispatchID != "" {
 			p.rows[row.RunID] = mergeRow(p.rows[row.RunID], row)
 		}
 	case e.Entry != nil:
@@ -236,7 +252,7 @@ func (p *sessionPage) groups() []fanOut {
 	titles := map[string]string{}
 	for id, r := range p.runs {
 		switch r.Kind {
-		case forkcore.KindFork:
+		case forkcore.KindFork, forkcore.KindAgent:
 			titles[id] = runTitle(r)
 		case forkcore.KindMain: // any of them: the session speaks of the latest alone
 			titles[id] = "the main turn"
@@ -273,6 +289,8 @@ func (p *sessionPage) parts() []part {
 	for _, e := range conversation {
 		parts = append(parts, part{id: e.ID, list: "log", key: e.Key, at: e.At, draw: entryItem(p.s.markdown, e)})
 	}
+	inline := p.inlineRuns()
+	parts = append(parts, part{id: inline.ID, key: inline.key, at: inline.at, draw: inlineRuns(p.s.markdown, inline), pace: inline.pace})
 	w, _ := p.s.drafts.of(p.session.ActiveRunID)
 	turn := p.turn(len(conversation))
 	parts = append(parts,
@@ -378,8 +396,8 @@ func (p *sessionPage) turn(entries int) turnView {
 	}
 	if r, ok := p.active(); ok {
 		v.Busy, v.RunID, v.State, v.Reason, v.Since = true, r.ID, r.State, r.Reason, r.StartedAt
-		v.Foreground = r.State == forkcore.Running && !r.Background
-		if v.Foreground && s.AutoBackground > 0 {
+		v.Foreground = !r.Background && (r.State == forkcore.Running || r.State == forkcore.Waiting && r.Reason != nil && r.Reason.Code == forkcore.WaitChildren)
+		if v.Foreground && r.State == forkcore.Running && s.AutoBackground > 0 {
 			v.Moves = r.StartedAt.Add(s.AutoBackground)
 		}
 		v.key += fmt.Sprint(" ", r.Version)
@@ -421,6 +439,7 @@ type sessionView struct {
 	Head      sessionHeadView
 	Entries   []entryView
 	Hidden    int
+	Inline    inlineView
 	Draft     draft
 	Turn      turnView
 	Panel     forksPanelView
@@ -430,6 +449,7 @@ type sessionView struct {
 func (p *sessionPage) view() sessionView {
 	v := sessionView{ID: p.session.ID, Title: sessionTitle(p.session), Head: p.head(), Entries: p.conversation(), Key: newSecret()}
 	v.Hidden = p.hidden()
+	v.Inline = p.inlineRuns()
 	v.Draft, _ = p.s.drafts.of(p.session.ActiveRunID)
 	v.Turn = p.turn(len(v.Entries))
 	v.Panel = forksPanelOf(p.session, p.groups(), p.more)
@@ -441,14 +461,15 @@ func (s *Server) sessionPage(c echo.Context) error {
 	if c.QueryParam("all") != "" {
 		skip = 0
 	}
-	p, last, err := s.loadSession(c.Request().Context(), c.Param("id"), skip)
+	watch := c.QueryParam("watch")
+	p, last, err := s.loadSession(c.Request().Context(), c.Param("id"), skip, watch)
 	if err != nil {
 		return err
 	}
 	v := p.view()
 	f := s.frame(c, v.Title)
 	// The stream leaves out what the page does, however much is said while the tab is away.
-	f.Wide, f.Live = true, fmt.Sprintf("%s%s/live?after=%s&skip=%d", pathSession, v.ID, last, v.Hidden)
+	f.Wide, f.Live = true, fmt.Sprintf("%s%s/live?after=%s&skip=%d&watch=%s", pathSession, v.ID, last, v.Hidden, url.QueryEscape(watch))
 	return s.render(c, http.StatusOK, sessionPageView(f, s.markdown, v))
 }
 
@@ -459,7 +480,7 @@ func (s *Server) sessionLive(c echo.Context) error {
 		return forkcore.Invalid("skip", "must be the number of entries that the page leaves out")
 	}
 	return s.stream(c, id, func(ctx context.Context) (livePage, sse.ID, error) {
-		p, last, err := s.loadSession(ctx, id, skip)
+		p, last, err := s.loadSession(ctx, id, skip, c.QueryParam("watch"))
 		return p, last, err
 	})
 }

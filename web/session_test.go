@@ -54,7 +54,7 @@ func entryEvent(seq int64) forkcore.Event {
 func openSession(t *testing.T, f *fake, log *logOf) *sessionPage {
 	t.Helper()
 	s := serve(t, f, func(o *Options) { o.Bytes = log }).web
-	p, _, err := s.loadSession(t.Context(), sessionID, -1)
+	p, _, err := s.loadSession(t.Context(), sessionID, -1, "")
 	if err != nil {
 		t.Fatal(err)
 	}

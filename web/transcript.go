@@ -188,6 +188,12 @@ func (l *logLine) readMarker() {
 		remark.Title = "Inherits the conversation up to here"
 	case forkcore.MarkerLaunched:
 		remark.Title = "Started " + counted(int64(len(m.RunIDs)), "fork")
+	case forkcore.MarkerSpawned:
+		remark.Title = "Started " + counted(int64(len(m.RunIDs)), "agent")
+	case forkcore.MarkerAsync:
+		remark.Title = "Goes on while " + counted(int64(len(m.ToolUseIDs)), "agent") + " of it works in the background"
+	case forkcore.MarkerResumed:
+		remark.Title = "Somebody let it go on from here"
 	case forkcore.MarkerToolResult:
 		l.hidden = true
 		block := forkcore.Block{Type: "tool_result", ToolUseID: m.ToolUseID, IsError: m.IsError}
@@ -273,7 +279,7 @@ func (f *fold) take(agentID string, l *logLine) {
 				c.tool.State = toolRunning
 				f.touch(m.ToolUseID, c, l.At)
 			}
-		case forkcore.MarkerLaunched:
+		case forkcore.MarkerLaunched, forkcore.MarkerSpawned:
 			f.launched(m, l.At)
 		case forkcore.MarkerTurnEnd:
 			f.stop(func(runID string) bool { return runID == l.RunID })

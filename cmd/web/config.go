@@ -29,7 +29,8 @@ type config struct {
 	baseURL        string
 	model          string
 	publicURL      string
-	autoBackground time.Duration
+	autoBackground bool
+	autoAfter      time.Duration
 	forkOff        bool
 	coordinator    bool
 	gate           forkcore.GateMode
@@ -160,9 +161,7 @@ func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (c
 	if err != nil || after < 0 {
 		bad("FORKYARD_AUTO_BACKGROUND_AFTER", "%q is no duration such as 120s", get("FORKYARD_AUTO_BACKGROUND_AFTER"))
 	}
-	if boolean("AGENT_AUTO_BACKGROUND_TASKS") {
-		c.autoBackground = after
-	}
+	c.autoBackground, c.autoAfter = boolean("AGENT_AUTO_BACKGROUND_TASKS") && after > 0, after
 	switch c.gate {
 	case forkcore.GateAuto, forkcore.GateAlways, forkcore.GateOff:
 	default:

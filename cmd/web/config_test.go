@@ -23,11 +23,11 @@ func TestParseConfig(t *testing.T) {
 	}{
 		{name: "defaults", check: func(c config) bool {
 			return c.addr == "127.0.0.1:8080" && c.redisURL == "" && c.model == "claude-sonnet-5-5" && c.concurrency == 32 &&
-				c.autoBackground == 0 && !c.forkOff && !c.coordinator && c.gate == forkcore.GateAuto && c.guard == (forkcore.Guard{MaxDepth: 1, MaxDescendants: 256}) && c.diagnostics == "auto" && filepath.IsAbs(c.dataDir)
+				!c.autoBackground && !c.forkOff && !c.coordinator && c.gate == forkcore.GateAuto && c.guard == (forkcore.Guard{MaxDepth: 1, MaxDescendants: 256}) && c.diagnostics == "auto" && filepath.IsAbs(c.dataDir)
 		}},
-		{name: "auto background on", env: map[string]string{"AGENT_AUTO_BACKGROUND_TASKS": "1"}, check: func(c config) bool { return c.autoBackground == 120*time.Second }},
-		{name: "auto background on after 5 s", env: map[string]string{"AGENT_AUTO_BACKGROUND_TASKS": "true", "FORKYARD_AUTO_BACKGROUND_AFTER": "5s"}, check: func(c config) bool { return c.autoBackground == 5*time.Second }},
-		{name: "the time alone does not switch it on", env: map[string]string{"FORKYARD_AUTO_BACKGROUND_AFTER": "5s"}, check: func(c config) bool { return c.autoBackground == 0 }},
+		{name: "auto background on", env: map[string]string{"AGENT_AUTO_BACKGROUND_TASKS": "1"}, check: func(c config) bool { return c.autoBackground && c.autoAfter == 120*time.Second }},
+		{name: "auto background on after 5 s", env: map[string]string{"AGENT_AUTO_BACKGROUND_TASKS": "true", "FORKYARD_AUTO_BACKGROUND_AFTER": "5s"}, check: func(c config) bool { return c.autoBackground && c.autoAfter == 5*time.Second }},
+		{name: "the time alone does not switch it on", env: map[string]string{"FORKYARD_AUTO_BACKGROUND_AFTER": "5s"}, check: func(c config) bool { return !c.autoBackground }},
 		{name: "flag wins over variable", args: []string{"-addr", "127.0.0.1:1"}, env: map[string]string{"FORKYARD_ADDR": "127.0.0.1:2"}, check: func(c config) bool { return c.addr == "127.0.0.1:1" }},
 		{name: "flag of the full name", args: []string{"-forkyard-addr", "127.0.0.1:1", "-anthropic-api-key", "k"}, check: func(c config) bool { return c.addr == "127.0.0.1:1" && c.apiKey == "k" }},
 		{name: "workspaces", env: map[string]string{"FORKYARD_WORKSPACES": "/tmp/, git@h:r.git,https://h/r.git"}, check: func(c config) bool {

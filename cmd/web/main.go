@@ -151,7 +151,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		Enqueuer:   jobs.NewClient(client),
 		Workspaces: c.workspaces, Remotes: c.remotes, DefaultModel: c.model, Simulated: simulated, CacheSince: cacheSince, Dashboard: true,
 		Diagnostics:    c.diagnostics == "on" || c.diagnostics == "auto" && model.Traits().Diagnostics,
-		AutoBackground: c.autoBackground, ForkOff: c.forkOff, Coordinator: c.coordinator, Gate: c.gate, Guard: c.guard, Betas: c.betas,
+		AutoBackground: c.autoBackground, AutoBackgroundAfter: c.autoAfter, ForkOff: c.forkOff, Coordinator: c.coordinator, Gate: c.gate, Guard: c.guard, Betas: c.betas,
 	})
 	if err != nil {
 		return err

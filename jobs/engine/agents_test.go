@@ -390,3 +390,26 @@ func TestB11_PoolOfOne(t *testing.T) {
 		}
 	})
 }
+
+// TestFlagAutoBackground: the flag holds for sessions that are created from now on, and the variable is no condition.
+func TestFlagAutoBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, func(call) reply { return say("ok") })
+		want(t, "before", y.newSession(forkcore.SessionSpec{}).AutoBackground, 0)
+		f, err := y.engine.SetFlag(y.ctx, forkcore.FlagAutoBackground, true)
+		if err != nil || !f.Value || !f.Set {
+			t.Fatalf("flag %+v, %v", f, err)
+		}
+		want(t, "with the flag", y.newSession(forkcore.SessionSpec{}).AutoBackground, 120*time.Second)
+		want(t, "the session before", y.sessionNow().AutoBackground, 0)
+		never := 0.0
+		want(t, "a session that says so itself", y.newSession(forkcore.SessionSpec{AutoBackgroundSeconds: &never}).AutoBackground, 0)
+		if _, err := y.engine.SetFlag(y.ctx, "nonsense", true); !errors.Is(err, forkcore.ErrNotFound) {
+			t.Errorf("an unknown flag: %v", err)
+		}
+		flags, err := y.engine.Flags(y.ctx)
+		if err != nil || len(flags) != len(forkcore.Flags()) || !flags[0].Value {
+			t.Errorf("flags %+v, %v", flags, err)
+		}
+	})
+}

@@ -50,8 +50,10 @@ type Options struct {
 	DefaultModel string
 	// Simulated refuses models that the catalogue does not know.
 	Simulated bool
-	// AutoBackground is the default of sessions that name none; 0 = never.
-	AutoBackground time.Duration
+	// AutoBackground moves foreground runs of sessions that say nothing of it after AutoBackgroundAfter, default 120 s; the
+	// flag of forkcore.FlagAutoBackground does the same.
+	AutoBackground      bool
+	AutoBackgroundAfter time.Duration
 	ForkOff        bool // sessions without a mode are plain instead of fork
 	Coordinator    bool // sessions without a mode are coordinators
 	Gate           forkcore.GateMode
@@ -142,6 +144,7 @@ func New(o Options) (*Engine, error) {
 	}
 	setDefault(&o.GateLimit, 20*time.Second)
 	setDefault(&o.ParentWait, 5*time.Second)
+	setDefault(&o.AutoBackgroundAfter, 120*time.Second)
 	setDefault(&o.Beat, time.Second)
 	setDefault(&o.Dead, 4*time.Second)
 	if o.Guard.MaxDepth == 0 {

@@ -28,7 +28,11 @@ func sessionParams(s forkcore.Session) forkcore.Params {
 // *forkcore.InvalidError. An idempotency key names the session: a repeat
 // answers with the stored one and created=false.
 func (e *Engine) CreateSession(ctx context.Context, spec forkcore.SessionSpec, idempotencyKey string) (forkcore.Session, bool, error) {
-	s, err := e.newSession(spec)
+	auto, err := e.autoBackground(ctx)
+	if err != nil {
+		return forkcore.Session{}, false, err
+	}
+	s, err := e.newSession(spec, auto)
 	if err != nil {
 		return forkcore.Session{}, false, err
 	}
@@ -52,11 +56,11 @@ func (e *Engine) renderHead(s forkcore.Session) []byte {
 	return forkcore.EncodeHead(sessionParams(s), e.toolSpecs(s.Mode), forkcore.SystemPrompt(s.Mode))
 }
 
-func (e *Engine) newSession(spec forkcore.SessionSpec) (forkcore.Session, error) {
+func (e *Engine) newSession(spec forkcore.SessionSpec, autoBackground time.Duration) (forkcore.Session, error) {
 	var bad forkcore.InvalidError
 	s := forkcore.Session{
 		Title: strings.TrimSpace(forkcore.CleanText(spec.Title)), Model: spec.Model, Mode: spec.Mode,
-		PermissionMode: spec.PermissionMode, Effort: spec.Effort, Interactive: true, AutoBackground: e.o.AutoBackground,
+		PermissionMode: spec.PermissionMode, Effort: spec.Effort, Interactive: true, AutoBackground: autoBackground,
 		Betas: forkcore.LatchBetas(e.o.Betas),
 	}
 	if len(s.Title) > 200 {

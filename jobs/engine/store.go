@@ -49,6 +49,7 @@ type Wake struct {
 type Store interface {
 	Reader
 	Accounts
+	FlagStore
 
 	// PutBlobs stores bytes by digest within a session, idempotently. Blobs go
 	// in before the step that refers to them.

@@ -94,6 +94,8 @@ const (
 	keyAccounts = keySpace + "account:"
 	// keyAccount: string, the account that the dashboard uses. Written by UseAccount.
 	keyAccount = keySpace + "account"
+	// keyFlags: hash name → "true" or "false" of the flags that were set. Written by SetFlag.
+	keyFlags = keySpace + "flags"
 	// simulatorKey: string, where the dashboard's simulated model listens. Written by PublishSimulator.
 	simulatorKey = keySpace + "simulator"
 	// keyMemory: list of "<ms>:<bytes>", what Redis used once a minute, trimmed to a day (see memory.go).

@@ -54,6 +54,12 @@ type Resumer interface {
 	DeliverNotices(ctx context.Context, dispatchID string) error
 }
 
+// Flagger reads and sets the flags. An unknown one is forkcore.ErrNotFound.
+type Flagger interface {
+	Flags(ctx context.Context) ([]forkcore.Flag, error)
+	SetFlag(ctx context.Context, name string, value bool) (forkcore.Flag, error)
+}
+
 // Runner is everything that changes something.
 type Runner interface {
 	SessionCreator
@@ -62,6 +68,7 @@ type Runner interface {
 	Stopper
 	Backgrounder
 	Resumer
+	Flagger
 }
 
 // SessionReader reads sessions and their runs. Unknown ids are forkcore.ErrNotFound, strings that are no ids forkcore.ErrBadID;

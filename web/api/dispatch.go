@@ -18,7 +18,7 @@ type dispatch struct {
 	Version       int64          `json:"version"`
 	SessionID     string         `json:"session_id"`
 	ParentRunID   *string        `json:"parent_run_id"`
-	Snapshot      string         `json:"snapshot"`
+	Snapshot      *string        `json:"snapshot"` // null: agents that inherit nothing
 	BudgetNanoUSD *int64         `json:"budget_nanousd"`
 	Gate          gate           `json:"gate"`
 	Quote         forkcore.Quote `json:"quote"`
@@ -75,7 +75,7 @@ type firstBill struct {
 func dispatchView(d forkcore.Dispatch, prices Prices) dispatch {
 	v := dispatch{
 		ID: d.ID, CreatedAt: stamp(d.CreatedAt), UpdatedAt: stamp(d.UpdatedAt), EndedAt: stamp(d.EndedAt), Version: d.Version,
-		SessionID: d.SessionID, ParentRunID: orNull(d.ParentRunID), Snapshot: d.Snapshot.String(),
+		SessionID: d.SessionID, ParentRunID: orNull(d.ParentRunID), Snapshot: digestOrNull(d.Snapshot),
 		Gate:  gate{Mode: d.GateMode, State: d.Gate, Generation: d.Generation, LeaderRunID: orNull(d.LeaderRunID), History: make([]gateEvent, len(d.GateHistory))},
 		Quote: d.Quote, Remaining: d.Remaining, RunIDs: d.RunIDs,
 		Notify: d.Notify, Undelivered: d.Undelivered, DeadlineAt: stamp(d.Deadline), RetryOf: orNull(d.RetryOf),

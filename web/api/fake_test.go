@@ -67,6 +67,18 @@ func (f *fake) Stop(_ context.Context, id, scope string) ([]string, error) { ret
 func (f *fake) Cancel(_ context.Context, id string) error                  { return f.cancel(id) }
 func (f *fake) Background(_ context.Context, id string) error              { return f.background(id) }
 
+func (f *fake) Flags(context.Context) ([]forkcore.Flag, error) { return forkcore.Flags(), nil }
+
+func (f *fake) SetFlag(_ context.Context, name string, value bool) (forkcore.Flag, error) {
+	for _, flag := range forkcore.Flags() {
+		if flag.Name == name {
+			flag.Value, flag.Set = value, true
+			return flag, nil
+		}
+	}
+	return forkcore.Flag{}, forkcore.ErrNotFound
+}
+
 func (f *fake) Resume(_ context.Context, id string) (string, error) { return f.resume(id) }
 func (f *fake) ResumeDispatch(_ context.Context, id string) ([]string, error) {
 	return f.resumeDispatch(id)

@@ -43,6 +43,9 @@ func (a *API) Mount(g *echo.Group) {
 	get(g, "/snapshots/:sha256", a.getSnapshot)
 	get(g, "/snapshots/:sha256/bytes", a.snapshotBytes)
 
+	get(g, "/flags", a.listFlags)
+	g.PUT("/flags/:name", a.setFlag)
+
 	get(g, "/provider", a.getProvider)
 	get(g, "/provider/check", a.lookAtProvider)
 	g.POST("/provider/check", a.checkProvider)

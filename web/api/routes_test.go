@@ -49,6 +49,8 @@ func TestCallsAnswerAsDocumented(t *testing.T) {
 		{"GET /runs/{id}/requests/{n}", "/runs/" + forkID + "/requests/1", "", 200},
 		{"GET /runs/{id}/requests/{n}/body", "/runs/" + forkID + "/requests/1/body", "", 200},
 		{"GET /dispatches/{id}", "/dispatches/" + dispatchID, "", 200},
+		{"GET /flags", "/flags", "", 200},
+		{"PUT /flags/{name}", "/flags/auto_background_agents", `{"value":true}`, 200},
 		{"GET /provider", "/provider", "", 200},
 		{"GET /provider/check", "/provider/check?model=m", "", 200},
 		{"POST /provider/check", "/provider/check", `{"model":"m","probe":false}`, 200},
@@ -73,7 +75,7 @@ func TestCallsOfUnknownObjects(t *testing.T) {
 	server := serve(t, newFake())
 	bodies := map[string]string{
 		"/messages": `{"text":"a"}`, "/forks": `{"directives":[]}`, "/forks/quote": `{"directives":[]}`, "/stop": `{"scope":"turn"}`,
-		"/retry": `{}`, "PATCH": `{"budget_usd":1}`,
+		"/retry": `{}`, "PATCH": `{"budget_usd":1}`, "PUT": `{"value":true}`,
 	}
 	for operation := range operations(doc) {
 		method, path, _ := strings.Cut(operation, " ")
@@ -82,10 +84,10 @@ func TestCallsOfUnknownObjects(t *testing.T) {
 		}
 		kind := map[string]string{"sessions": "ses", "runs": "run", "dispatches": "dsp", "snapshots": "none"}[strings.Split(path, "/")[1]]
 		for _, id := range []string{kind + "_03qqqqqqqqqqqqqqqq", "nonsense", strings.Repeat("0", 64)} {
-			concrete := strings.NewReplacer("{id}", id, "{sha256}", id, "{n}", "1").Replace(path)
+			concrete := strings.NewReplacer("{id}", id, "{sha256}", id, "{name}", id, "{n}", "1").Replace(path)
 			_, suffix, _ := strings.Cut(path, "}")
-			if method == "PATCH" {
-				suffix = "PATCH"
+			if method == "PATCH" || method == "PUT" {
+				suffix = method
 			}
 			t.Run(method+" "+concrete, func(t *testing.T) {
 				res, body := call(t, server, method, concrete, bodies[suffix])
@@ -113,8 +115,6 @@ func TestUnroutedCalls(t *testing.T) {
 		{"POST", "/runs/" + forkID + "/message", 404},
 		{"GET", "/permissions", 404},
 		{"GET", "/cache/summary", 404},
-		{"GET", "/flags", 404},
-		{"PUT", "/flags/x", 404},
 		{"GET", "/sessions/" + sessionID + "/export", 404},
 		{"GET", "/nothing", 404},
 		{"DELETE", "/sessions", 405},

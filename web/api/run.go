@@ -30,6 +30,8 @@ type run struct {
 	ToolUseID      *string          `json:"tool_use_id"`
 	Index          int              `json:"index"`
 	Snapshot       *string          `json:"snapshot"`
+	AgentType      *string          `json:"agent_type"` // of agents that are no forks
+	Awaited        bool             `json:"awaited"`
 	Background     bool             `json:"background"`
 	Leader         bool             `json:"leader"`
 	CacheAtRisk    bool             `json:"cache_at_risk"`
@@ -64,7 +66,7 @@ func runView(r forkcore.Run) run {
 		Depth: r.Depth, QuerySource: orNull(r.QuerySource), UsedNoTool: r.UsedNoTool(),
 		DispatchID: orNull(r.DispatchID), Dispatch: orNull(r.DispatchID),
 		ToolUseID: orNull(r.ToolUseID), Index: r.Index, Snapshot: digestOrNull(r.Snapshot),
-		Background: r.Background, Leader: r.Leader, CacheAtRisk: r.AtRiskRequests > 0,
+		AgentType: orNull(r.AgentType), Awaited: r.Awaited, Background: r.Background, Leader: r.Leader, CacheAtRisk: r.AtRiskRequests > 0,
 		Usage: r.Usage, CostNanoUSD: r.Cost.Known(), HitRate: hitRate{h.Total, h.Inherited, h.Own},
 		Requests: r.Requests, ToolUses: r.ToolUses, LastTool: orNull(r.LastTool), LastToolDetail: orNull(r.LastToolDetail),
 		StartedAt: stamp(r.StartedAt), EndedAt: stamp(r.EndedAt), ResumedAt: stamp(r.ResumedAt), Report: r.Report,

@@ -47,7 +47,7 @@ func testCreateSession(f *fixture) {
 	want := forkcore.Session{
 		ID: forkcore.NewSessionID(f.entropy()), Title: "a <title> & more \u2028", Workspace: "/srv/app", Model: "claude-sonnet-5-5",
 		Mode: forkcore.ModePlain, PermissionMode: forkcore.PermissionPlan, Thinking: []byte(`{"type":"adaptive"}`), Effort: "high",
-		BudgetNanoUSD: 9_007_199_254_740_991, Interactive: true, AutoBackground: 90 * time.Second, Head: forkcore.DigestOf([]byte("head")),
+		BudgetNanoUSD: 9_007_199_254_740_991, Interactive: true, AutoBackground: 90 * time.Second, Notify: forkcore.NotifyEach, Head: forkcore.DigestOf([]byte("head")),
 		Betas: []string{"a-2026-01-01", "b-2026-01-01"},
 	}
 	stored, created, err := f.store.CreateSession(f.ctx, want, "h1")

@@ -197,3 +197,15 @@ func testDeadline(f *fixture) {
 	f.sweep(time.Hour, time.Hour)
 	equal(f, f.run(leader.RunID).State, forkcore.Queued, "state after another sweep")
 }
+
+func testFlags(f *fixture) {
+	flags, err := f.store.Flags(f.ctx)
+	f.noError(err, "read flags")
+	equal(f, len(flags), 0, "flags before any was set")
+	f.noError(f.store.SetFlag(f.ctx, "a", true), "set a flag")
+	f.noError(f.store.SetFlag(f.ctx, "b", true), "set another")
+	f.noError(f.store.SetFlag(f.ctx, "b", false), "set it again")
+	flags, err = f.store.Flags(f.ctx)
+	f.noError(err, "read flags")
+	same(f, flags, map[string]bool{"a": true, "b": false}, "flags")
+}

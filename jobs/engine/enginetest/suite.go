@@ -64,6 +64,7 @@ func RunStore(t *testing.T, open func(t *testing.T) engine.Store) {
 		{"awaited agents in the background", testAwaitedToBackground},
 		{"awaited agents that are lost", testAwaitedLost},
 		{"stop a turn that waits for agents", testStopAwaited},
+		{"flags", testFlags},
 		{"resume", testResume},
 		{"resume of a stopped run", testResumeStopped},
 		{"notices of each child", testNotifyEach},

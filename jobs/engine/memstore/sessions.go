@@ -47,7 +47,7 @@ func (s *Store) CreateSession(ctx context.Context, in forkcore.Session, requestH
 		Session: forkcore.Session{
 			ID: in.ID, Title: in.Title, Workspace: in.Workspace, Model: in.Model, Mode: in.Mode, PermissionMode: in.PermissionMode,
 			Thinking: slices.Clone(in.Thinking), Effort: in.Effort, Betas: slices.Clone(in.Betas), BudgetNanoUSD: in.BudgetNanoUSD, Interactive: in.Interactive,
-			AutoBackground: in.AutoBackground, Head: in.Head, CreatedAt: st.now,
+			AutoBackground: in.AutoBackground, Notify: in.Notify, Head: in.Head, CreatedAt: st.now,
 		},
 		hash: requestHash, place: len(s.order), logs: map[string][]forkcore.Entry{}, accepted: map[string]acceptance{},
 		entries: map[forkcore.Digest]forkcore.CacheEntry{}, snapshots: map[forkcore.Digest]forkcore.Snapshot{},

@@ -40,6 +40,7 @@ type Store struct {
 	signals    map[string]map[string]string          // kind by executor and run
 	accounts   map[string]*account
 	inUse      string // the account of the dashboard
+	flags      map[string]bool
 }
 
 // New returns an empty store.
@@ -47,7 +48,7 @@ func New() *Store {
 	return &Store{
 		sessions: map[string]*session{}, runs: map[string]*run{}, dispatches: map[string]*dispatch{},
 		blobs: map[string]map[forkcore.Digest][]byte{}, beats: map[string]time.Time{}, signals: map[string]map[string]string{},
-		accounts: map[string]*account{},
+		accounts: map[string]*account{}, flags: map[string]bool{},
 	}
 }
 
