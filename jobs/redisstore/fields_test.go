@@ -17,21 +17,13 @@ func everything() fields {
 		"history": `{"at":1,"type":"closed"},{"at":2,"type":"opened"}`,
 	}
 	for name := range strings.FieldsSeq(`id title workspace model mode permissions effort session agent kind directive parent
-<<<<<<< HEAD
 		dispatch tool_use state stop last_tool last_tool_detail active_run last_run last_state gate_mode gate leader_run source account notify retry_of
-		archive_host archive_dir`) {
-=======
-		dispatch tool_use state stop last_tool last_tool_detail active_run last_run last_state gate_mode gate leader_run source account notify retry_of agent_type`) {
->>>>>>> e2bf9c5 (Start agents with conversations of their own in plain sessions, in the foreground or the background)
+		agent_type archive_host archive_dir`) {
 		f[name] = "x"
 	}
 	for name := range strings.FieldsSeq(`budget interactive background depth descendants created updated version active_runs reserved input write_5m
 		write_1h read output cost unpriced index leader wake started ended requests tool_uses inherited inherited_read remaining at_risk
-<<<<<<< HEAD
-		generation resumed archived_at archive_bytes deadline undelivered cold first_input first_write_5m first_write_1h first_read first_output first_cost first_unpriced`) {
-=======
-		generation awaited resumed deadline undelivered cold first_input first_write_5m first_write_1h first_read first_output first_cost first_unpriced`) {
->>>>>>> e2bf9c5 (Start agents with conversations of their own in plain sessions, in the foreground or the background)
+		generation awaited resumed archived_at archive_bytes deadline undelivered cold first_input first_write_5m first_write_1h first_read first_output first_cost first_unpriced`) {
 		f[name] = "1"
 	}
 	return f
