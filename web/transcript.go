@@ -79,7 +79,15 @@ func (t *transcript) last() int64 {
 func (t *transcript) add(lines ...forkcore.TranscriptLine) {
 	for _, l := range lines {
 		if l.Seq > t.last() {
-			t.lines = append(t.lines, newLogLine(l))
+			line := newLogLine(l)
+			if l.Seq == 1 && l.RunID == t.agentID { // the task of an agent with a conversation of its own: nobody typed it
+				for i := range line.parts {
+					if line.parts[i].Kind == partPerson {
+						line.parts[i].Kind = partDirective
+					}
+				}
+			}
+			t.lines = append(t.lines, line)
 		}
 	}
 }
