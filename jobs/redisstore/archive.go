@@ -326,10 +326,24 @@ func (s *Store) dumpSession(ctx context.Context, sh shard, sessionID string) (du
 }
 
 // ArchiveSession puts a session away now. One that has something to do, or that changes meanwhile, is a
-// *forkcore.ConflictError and stays; for one that is archived already nothing happens.
-func (s *Store) ArchiveSession(ctx context.Context, sessionID string) error {
-	return s.putAway(ctx, sessionID, 0)
+// *forkcore.ConflictError and stays; for one that is archived already nothing happens. It answers where the session lies.
+func (s *Store) ArchiveSession(ctx context.Context, sessionID string) (forkcore.Archived, error) {
+	if err := s.putAway(ctx, sessionID, 0); err != nil {
+		return forkcore.Archived{}, err
+	}
+	f, err := s.object(ctx, "archived session", stemArchived, sessionID)
+	if err != nil {
+		return forkcore.Archived{}, err
+	}
+	session, err := parseSession(f)
+	if err != nil || session.Archived == nil {
+		return forkcore.Archived{}, fmt.Errorf("archived session %s: %w", sessionID, cmp.Or(err, forkcore.ErrNotFound))
+	}
+	return *session.Archived, nil
 }
+
+// ArchivePolicy says where and when this process puts sessions away.
+func (s *Store) ArchivePolicy() forkcore.ArchivePolicy { return s.archive.policy }
 
 // putAway archives a session that nobody changed or opened for that long; 0 = any.
 func (s *Store) putAway(ctx context.Context, sessionID string, idle time.Duration) error {

@@ -85,6 +85,15 @@ func (s *scene) yard() yard {
 	return y
 }
 
+func (s *scene) archiveNow(session string) {
+	s.Helper()
+	a, err := s.store.ArchiveSession(s.Context(), session)
+	s.must(err)
+	if info, err := os.Stat(filepath.Join(a.Dir, session+".fyz")); err != nil || info.Size() != a.Bytes {
+		s.Fatalf("the session should lie in %+v: %v", a, err)
+	}
+}
+
 func (y yard) ids() []string { return append([]string{y.session, y.turn, y.dispatch}, y.forks...) }
 
 // content reads keys whole, in a form that does not depend on how Redis packs them.
@@ -202,7 +211,7 @@ func TestArchiveAndBack(t *testing.T) {
 			return err
 		},
 	} {
-		s.must(s.store.ArchiveSession(ctx, y.session))
+		s.archiveNow(y.session)
 		left := keysWith(t, client, y.ids())
 		if len(left) != 1 || !strings.Contains(left[0], "archived:"+y.session) {
 			t.Fatalf("%s: these keys stay: %v", name, left)
@@ -235,7 +244,7 @@ func TestArchiveAndBack(t *testing.T) {
 	}
 
 	// It goes on, and repeats of what it accepted are known.
-	s.must(s.store.ArchiveSession(ctx, y.session))
+	s.archiveNow(y.session)
 	again, err := s.store.Accept(ctx, engine.Accept{
 		Run:    forkcore.Run{ID: y.turn, SessionID: y.session, AgentID: y.session, Kind: forkcore.KindMain},
 		Holder: engine.Holder{Executor: "web", Token: "other"}, ItemID: "item-" + y.turn, Text: "hello",
@@ -244,12 +253,12 @@ func TestArchiveAndBack(t *testing.T) {
 	if again.Started || again.RunID != y.turn {
 		t.Errorf("a repeated message was accepted anew: %+v", again)
 	}
-	s.must(s.store.ArchiveSession(ctx, y.session))
+	s.archiveNow(y.session)
 	next := s.accept(y.session, "next")
 	if next.Run.SessionID != y.session {
 		t.Errorf("the next turn is %+v", next.Run)
 	}
-	if err := s.store.ArchiveSession(ctx, y.session); !errors.Is(err, forkcore.ErrConflict) || !strings.Contains(err.Error(), "at work") {
+	if _, err := s.store.ArchiveSession(ctx, y.session); !errors.Is(err, forkcore.ErrConflict) || !strings.Contains(err.Error(), "at work") {
 		t.Errorf("a session at work: %v", err)
 	}
 }
@@ -261,8 +270,8 @@ func TestArchiveTwoOpeners(t *testing.T) {
 	s := archiveScene(t, client, forkcore.ArchivePolicy{Dir: dir})
 	y := s.yard()
 	before := content(t, client, keysWith(t, client, y.ids()))
-	s.must(s.store.ArchiveSession(t.Context(), y.session))
-	s.must(s.store.ArchiveSession(t.Context(), y.session)) // nothing to do
+	s.archiveNow(y.session)
+	s.archiveNow(y.session) // nothing to do
 	var wg sync.WaitGroup
 	errs := make([]error, 16)
 	for i := range errs {
@@ -294,7 +303,7 @@ func TestArchiveRefusesChange(t *testing.T) {
 		hooked := connect(t, url)
 		hooked.AddHook(beforeScript(func() { change(y) }))
 		archiver := newStore(hooked, redisstore.Options{Archive: forkcore.ArchivePolicy{Dir: dir, Host: "here"}})
-		err := archiver.ArchiveSession(t.Context(), y.session)
+		_, err := archiver.ArchiveSession(t.Context(), y.session)
 		if !errors.Is(err, forkcore.ErrConflict) || !strings.Contains(err.Error(), "changed while") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -335,7 +344,7 @@ func TestArchiveElsewhere(t *testing.T) {
 	worker := newScene(t, client, redisstore.Options{})
 	ctx := t.Context()
 	y := a.yard()
-	a.must(a.store.ArchiveSession(ctx, y.session))
+	a.archiveNow(y.session)
 	name := y.session + ".fyz"
 	for who, store := range map[string]*redisstore.Store{"another dashboard": b.store, "a worker": worker.store} {
 		_, err := store.Run(ctx, y.forks[0])
@@ -368,7 +377,7 @@ func TestArchiveElsewhere(t *testing.T) {
 	_, _, err = a.store.Stop(ctx, y.session, "tree")
 	a.must(err)
 	z := a.yard()
-	a.must(a.store.ArchiveSession(ctx, z.session))
+	a.archiveNow(z.session)
 	a.must(os.Rename(filepath.Join(dirA, z.session+".fyz"), filepath.Join(dirA, "kept")))
 	if _, err := a.store.Session(ctx, z.session); !errors.Is(err, forkcore.ErrConflict) || !strings.Contains(err.Error(), "is gone") {
 		t.Errorf("without its file: %v", err)
@@ -633,7 +642,7 @@ func TestFullRedis(t *testing.T) {
 	if _, err := s.store.Run(ctx, y.turn); err != nil {
 		t.Errorf("read: %v", err)
 	}
-	s.must(s.store.ArchiveSession(ctx, y.session))
+	s.archiveNow(y.session)
 	after, err := s.store.Memory(ctx)
 	s.must(err)
 	t.Logf("the limit is %d bytes; without the session %d are used", limit-1<<20, after.Used)

@@ -134,6 +134,8 @@ type Options struct {
 	// Provider is asked about the endpoint in use, which Endpoint describes; nil: there is none.
 	Provider Provider
 	Endpoint Endpoint
+	// Storage is where sessions are kept; nil: nothing is known of it.
+	Storage Storage
 	// Simulated is true while answers come from the simulated model.
 	Simulated bool
 	Log       *slog.Logger     // nil: discarded
@@ -148,6 +150,7 @@ type API struct {
 	prices    Prices
 	provider  Provider
 	endpoint  Endpoint
+	storage   Storage
 	simulated bool
 	log       *slog.Logger
 	now       func() time.Time
@@ -167,7 +170,7 @@ func New(o Options) *API {
 	}
 	a := &API{
 		runner: o.Runner, reader: o.Reader, bytes: o.Bytes, prices: o.Prices, provider: o.Provider, endpoint: o.Endpoint,
-		simulated: o.Simulated, log: o.Log, now: o.Now,
+		storage: o.Storage, simulated: o.Simulated, log: o.Log, now: o.Now,
 	}
 	a.hub = sse.StartHub(o.Events, a.encodeEvent, o.Log)
 	a.streams = sse.Streamer{Hub: a.hub, Store: o.Events, Sessions: o.Reader}

@@ -18,6 +18,7 @@ import (
 // fake is everything the API needs, one function each. Functions that a test does not expect are nil.
 type fake struct {
 	provider           Provider // nil: there is none
+	storage            Storage
 	createSession      func(forkcore.SessionSpec, string) (forkcore.Session, bool, error)
 	sendMessage        func(sessionID, text, key string) (string, error)
 	quoteForks         func(string, forkcore.ForkSpec) (forkcore.Quote, error)
@@ -262,6 +263,7 @@ func newFake() *fake {
 		_, err := only(id, dispatchID, 0)
 		return err
 	}
+	f.storage = &storage{known: forkcore.Storage{Sessions: []forkcore.StoredSession{{Session: s, Bytes: 70_000}}}}
 	f.deliver = func(id string) error { _, err := only(id, dispatchID, 0); return err }
 	f.transcript = func(id string, after int64) ([]forkcore.TranscriptLine, error) {
 		if _, err := f.run(id); err != nil {
@@ -311,7 +313,7 @@ func serve(t *testing.T, f *fake) *httptest.Server {
 	}
 	a := New(Options{
 		Runner: f, Reader: f, Bytes: f, Events: f, Prices: prices, Simulated: true,
-		Provider: f.provider, Endpoint: Endpoint{Host: "api.example.com", KeyEnd: func() string { return "wxyz" }},
+		Storage: f.storage, Provider: f.provider, Endpoint: Endpoint{Host: "api.example.com", KeyEnd: func() string { return "wxyz" }},
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: func() time.Time { return noon.Add(time.Minute) },
 	})
 	e := echo.New()

@@ -24,6 +24,7 @@ func (a *API) Mount(g *echo.Group) {
 	g.POST("/sessions/:id/forks/quote", a.quoteForks)
 	g.POST("/sessions/:id/forks", a.fork)
 	g.POST("/sessions/:id/stop", a.stop)
+	g.POST("/sessions/:id/archive", a.archiveSession)
 
 	get(g, "/runs/:id", a.getRun)
 	g.POST("/runs/:id/cancel", a.cancel)
@@ -50,6 +51,8 @@ func (a *API) Mount(g *echo.Group) {
 	get(g, "/provider/check", a.lookAtProvider)
 	g.POST("/provider/check", a.checkProvider)
 	g.PUT("/provider/key", a.replaceKey)
+
+	get(g, "/storage", a.getStorage)
 
 	get(g, DocumentPath, a.document)
 }

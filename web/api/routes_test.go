@@ -35,6 +35,8 @@ func TestCallsAnswerAsDocumented(t *testing.T) {
 		{"POST /sessions/{id}/forks/quote", "/sessions/" + sessionID + "/forks/quote", `{"directives":[{"prompt":"a"}]}`, 200},
 		{"POST /sessions/{id}/forks", "/sessions/" + sessionID + "/forks", `{"directives":[{"title":"t","prompt":"a"}],"isolation":"shared","gate":"off","budget_usd":1.5}`, 202},
 		{"POST /sessions/{id}/stop", "/sessions/" + sessionID + "/stop", `{"scope":"tree"}`, 202},
+		{"POST /sessions/{id}/archive", "/sessions/" + sessionID + "/archive", "", 202},
+		{"GET /storage", "/storage", "", 200},
 		{"GET /runs/{id}", "/runs/" + mainID, "", 200},
 		{"GET /runs/{id}", "/runs/" + forkID, "", 200},
 		{"POST /runs/{id}/cancel", "/runs/" + forkID + "/cancel", "", 202},
@@ -152,6 +154,7 @@ func TestErrorsOfTheEngine(t *testing.T) {
 		{"not found", forkcore.ErrNotFound, 404, "no such object", "id", nil},
 		{"bad id", forkcore.ErrBadID, 404, "no such object", "id", nil},
 		{"database", fmt.Errorf("dial tcp 10.0.0.7:6379: %w", forkcore.ErrStoreUnavailable), 503, "database", "FORKYARD_REDIS_URL", nil},
+		{"no memory", fmt.Errorf("accept: %w at 10.0.0.7:6379", forkcore.ErrStoreFull), 503, "Redis is full", "maxmemory", nil},
 		{"damage", forkcore.ErrCorrupt, 500, "SHA-256", "log", nil},
 		{"unknown", errors.New("secret inside"), 500, "inside the server", "log", nil},
 	}

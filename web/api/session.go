@@ -44,6 +44,7 @@ type session struct {
 	CostNanoUSD           *int64                  `json:"cost_nanousd"`
 	HitRate               sessionHitRate          `json:"hit_rate"`
 	CacheClock            *cacheClock             `json:"cache_clock"`
+	Archived              *archived               `json:"archived"`
 	// Runs are the newest ones; absent in events.
 	Runs *[]run `json:"runs,omitempty"`
 }
@@ -73,7 +74,8 @@ func sessionView(s forkcore.Session, active *forkcore.Run, runs []forkcore.Run, 
 		Interactive: s.Interactive, AutoBackgroundSeconds: s.AutoBackground.Seconds(),
 		Notify: cmp.Or(s.Notify, forkcore.NotifyAllDone), ActiveRunID: orNull(s.ActiveRunID),
 		Usage: s.Usage, CostNanoUSD: s.Cost.Known(),
-		HitRate: sessionHitRate{Total: forkcore.Run{Usage: s.Usage}.HitRate().Total},
+		Archived: archivedView(s.Archived),
+		HitRate:  sessionHitRate{Total: forkcore.Run{Usage: s.Usage}.HitRate().Total},
 	}
 	v.State, v.Reason = SessionState(s, active)
 	if s.BudgetNanoUSD > 0 {
