@@ -53,7 +53,7 @@ func (t *tally) request(method string, status int) {
 	t.requests[requestClass{method, status}]++
 }
 
-// metrics answers in the Prometheus text format. The numbers are those of this process since its start.
+// metrics answers in the Prometheus text format. The numbers are those of this process since its start, but for those of Redis.
 func (s *Server) metrics(c echo.Context) error {
 	var b strings.Builder
 	series := func(name, kind, help string) { fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind) }
@@ -86,6 +86,7 @@ func (s *Server) metrics(c echo.Context) error {
 	single("forkyard_forks_accepted_total", "counter", "Forks that the API accepted, repeats of an idempotency key included.", n.Forks)
 	single("forkyard_sse_clients", "gauge", "Open event streams.", n.StreamClients)
 	single("forkyard_sse_clients_cut_total", "counter", "Event streams that were cut because their client read too slowly.", n.StreamsCut)
+	memoryMetrics(s.memory(c.Request().Context()), single)
 	if f := s.o.PromptsRecomputed; f != nil {
 		single("forkyard_prompts_recomputed_total", "counter", "Rendered prompts that were lost and rendered anew by this process: their cache is at risk.", f())
 	}

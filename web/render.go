@@ -31,6 +31,8 @@ type frame struct {
 	Version   string
 	// Banner is what every page says while the key is refused.
 	Banner bannerView
+	// Memory warns while the database's memory is scarce; nil: it is not.
+	Memory *memoryView
 }
 
 // The entries of the main navigation.
@@ -43,12 +45,16 @@ const (
 func (s *Server) frame(c echo.Context, title string) frame {
 	signedIn, _ := c.Get(signedInKey).(bool)
 	var banner bannerView
+	var memory *memoryView
 	if signedIn {
 		banner = s.banner(c)
+		if m := s.memory(c.Request().Context()); m != nil && m.Scarce() {
+			memory = newMemoryView(m)
+		}
 	}
 	return frame{
-		Banner: banner,
-		Title:  title, SignedIn: signedIn,
+		Banner: banner, Memory: memory,
+		Title: title, SignedIn: signedIn,
 		Simulated: s.o.Simulated, Kept: s.o.Kept, Notice: s.o.Notice, Version: s.o.Version,
 	}
 }

@@ -16,7 +16,8 @@ const (
 	pathKey        = "/provider/key"
 	pathBanner     = "/provider/banner"
 	pathModels     = "/models"
-	pathSession    = "/sessions/" // :id, then /live, /messages, /stop, /budget, /dispatch
+	pathStorage    = "/storage"
+	pathSession    = "/sessions/" // :id, then /live, /messages, /stop, /archive, /budget, /dispatch
 	pathSessions   = "/sessions"
 	pathNewSession = "/sessions/new"
 	pathRun        = "/runs/"       // :id, then /live, /cancel, /background, /resume, /requests/:n
@@ -47,12 +48,14 @@ func (s *Server) routes() {
 	e.POST(pathKey, s.replaceKey)
 	get(e, pathBanner, s.bannerPart)
 	get(e, pathModels, s.modelsPage)
+	get(e, pathStorage, s.storagePage)
 	get(e, pathNewSession, s.newSessionPage)
 	e.POST(pathSessions, s.createSession)
 	get(e, pathSession+":id", s.sessionPage)
 	get(e, pathSession+":id/live", s.sessionLive)
 	e.POST(pathSession+":id/messages", s.sendMessage)
 	e.POST(pathSession+":id/stop", s.stopSession)
+	e.POST(pathSession+":id/archive", s.archiveSession)
 	get(e, pathSession+":id/dispatch", s.dispatchPage)
 	e.POST(pathSession+":id/dispatch", s.dispatch)
 	e.POST(pathSession+":id/dispatch/quote", s.dispatchQuote)

@@ -47,6 +47,8 @@ type Options struct {
 	Prices  api.Prices // nil: bills get no verdict
 	// Catalogue is shown on a page; nil: an empty one.
 	Catalogue *forkcore.Catalogue
+	// Storage is where sessions are kept; nil: nothing is known of it.
+	Storage api.Storage
 	// PromptsRecomputed counts prompts that were lost and rendered anew by this process; nil: none can be.
 	PromptsRecomputed func() int64
 
@@ -98,6 +100,8 @@ type Server struct {
 	markdown *markdown
 	drafts   *drafts
 	windows  windows
+
+	memoryWatch memoryWatch
 }
 
 // New makes a server and starts following the live feed; Close ends that.
@@ -120,7 +124,7 @@ func New(o Options) (*Server, error) {
 		token: sha256.Sum256([]byte(o.AdminToken)), tally: newTally(), markdown: newMarkdown(), drafts: newDrafts(),
 	}
 	s.api = api.New(api.Options{
-		Runner: o.Runner, Reader: o.Reader, Bytes: o.Bytes, Events: o.Events, Prices: o.Prices,
+		Runner: o.Runner, Reader: o.Reader, Bytes: o.Bytes, Events: o.Events, Prices: o.Prices, Storage: o.Storage,
 		Provider: o.Provider.Account, Endpoint: api.Endpoint{Host: o.Provider.host(), KeyEnd: o.Provider.KeyEnd, AccountID: o.Provider.AccountID},
 		Simulated: o.Simulated, Log: o.Log, Now: o.Now,
 	})

@@ -324,6 +324,7 @@ type sessionHeadView struct {
 	Permission            string
 	Workspace, ID         string
 	Key                   string // that its latest request had; empty before the first
+	CanArchive            bool   // nothing of it is at work, and there is an archive
 }
 
 // boundTo says whether a session's latest request had the key in use, of which pages show key.
@@ -354,6 +355,7 @@ func (p *sessionPage) head() sessionHeadView {
 	}
 	v.State, v.Reason = api.SessionState(s, active)
 	v.Fresh = len(p.runs) == 0
+	v.CanArchive = s.ActiveRuns == 0 && p.s.canArchive()
 	v.Budget = newBudget(s.ID, pathSession+s.ID, pathSession+s.ID, s.BudgetNanoUSD, s.Cost.NanoUSD)
 	v.key = fmt.Sprint(s.Version, " ", v.State, " ", v.Fresh, " ", inUse)
 	if active != nil {

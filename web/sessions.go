@@ -137,6 +137,7 @@ type sessionRow struct {
 	Reason          *forkcore.Reason
 	// Fresh is true before the first message.
 	Fresh         bool
+	Archived      bool
 	Forks         string // those at work; empty: none
 	HitRate, Cost string
 	Model         string
@@ -168,6 +169,8 @@ func newSessionRow(s forkcore.Session, active *forkcore.Run, account string, now
 	}
 	row.Key += fmt.Sprint(" ", row.Warm != nil && row.Warm.OtherKey)
 	row.State, row.Reason = api.SessionState(s, active)
+	row.Archived = s.Archived != nil
+	row.Key += fmt.Sprint(" ", row.Archived)
 	if row.Fresh = s.LastRunID == "" && s.LastState == "" && s.ActiveRunID == "" && s.ActiveRuns == 0 && s.Usage == (forkcore.Usage{}); row.Fresh {
 		row.Cost = "–"
 	}
@@ -259,6 +262,14 @@ func needOf(state forkcore.State, reason *forkcore.Reason) need {
 	return idle
 }
 
+// need is what it wants. An archived session wants nobody: what it failed at is long ago.
+func (r sessionRow) need() need {
+	if r.Archived {
+		return idle
+	}
+	return needOf(r.State, r.Reason)
+}
+
 // sessionGroup is a part of the list with a heading.
 type sessionGroup struct {
 	ID, Title string
@@ -270,8 +281,8 @@ type sessionGroup struct {
 func groupSessions(rows []sessionRow) []sessionGroup {
 	groups := []sessionGroup{{ID: "needs-you", Title: "Needs you"}, {ID: "at-work", Title: "At work"}, {ID: "idle", Title: "Idle"}}
 	slices.SortStableFunc(rows, func(a, b sessionRow) int {
-		need := needOf(a.State, a.Reason)
-		if c := cmp.Compare(need, needOf(b.State, b.Reason)); c != 0 {
+		need := a.need()
+		if c := cmp.Compare(need, b.need()); c != 0 {
 			return c
 		}
 		if need == atWork {
@@ -281,7 +292,7 @@ func groupSessions(rows []sessionRow) []sessionGroup {
 	})
 	for _, row := range rows {
 		g := &groups[0]
-		switch needOf(row.State, row.Reason) {
+		switch row.need() {
 		case atWork:
 			g = &groups[1]
 		case idle:

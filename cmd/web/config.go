@@ -35,6 +35,8 @@ type config struct {
 	coordinator    bool
 	gate           forkcore.GateMode
 	guard          forkcore.Guard
+	archiveAfter   time.Duration // 0 = age is no reason
+	archiveAbove   float64       // part of the memory; 0 = memory is no reason
 	betas          []string
 	simulated      bool   // the endpoint at baseURL is a simulator
 	endpoint       string // auto or a kind
@@ -69,6 +71,8 @@ var settings = []setting{
 	{"FORKYARD_DIAGNOSTICS", "auto", "ask the provider why its cache was missed: auto (the Anthropic API and simulators), on or off"},
 	{"FORKYARD_FORK_DEPTH", strconv.Itoa(forkcore.DefaultForkDepth), "how deep forks may nest: 1 = a fork starts no agents"},
 	{"FORKYARD_MAX_DESCENDANTS", strconv.Itoa(forkcore.DefaultMaxDescendants), "how many forks one session may start in all"},
+	{"FORKYARD_ARCHIVE_AFTER", "30d", "for how long nobody changed or opened a session that moves to the archive in the data folder, such as 30d or 12h; off = age is no reason"},
+	{"FORKYARD_ARCHIVE_ABOVE", "80%", "part of the memory of Redis above which the oldest sessions move there earlier; off = memory is no reason"},
 	{"FORKYARD_SIMULATED", "", "1 = the endpoint at ANTHROPIC_BASE_URL is a simulator, and pages say so"},
 }
 
@@ -178,6 +182,12 @@ func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (c
 	if c.guard, err = forkcore.ParseGuard(get("FORKYARD_FORK_DEPTH"), get("FORKYARD_MAX_DESCENDANTS")); err != nil {
 		errs = append(errs, err)
 	}
+	if c.archiveAfter, err = parseAge(get("FORKYARD_ARCHIVE_AFTER")); err != nil {
+		bad("FORKYARD_ARCHIVE_AFTER", "%v", err)
+	}
+	if c.archiveAbove, err = parsePart(get("FORKYARD_ARCHIVE_ABOVE")); err != nil {
+		bad("FORKYARD_ARCHIVE_ABOVE", "%v", err)
+	}
 	for _, w := range strings.Split(get("FORKYARD_WORKSPACES"), ",") {
 		switch w = strings.TrimSpace(w); {
 		case w == "":
@@ -193,6 +203,38 @@ func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (c
 		}
 	}
 	return c, errors.Join(errs...)
+}
+
+// parseAge reads a length of time, in days as well; off is 0.
+func parseAge(text string) (time.Duration, error) {
+	if strings.EqualFold(text, "off") {
+		return 0, nil
+	}
+	hours := text
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.Atoi(days)
+		if err != nil || n > 36_500 {
+			return 0, fmt.Errorf("%q is no number of days such as 30d", text)
+		}
+		hours = strconv.Itoa(24*n) + "h"
+	}
+	d, err := time.ParseDuration(hours)
+	if err != nil || d < time.Hour {
+		return 0, fmt.Errorf("%q is neither off nor an hour or more, such as 30d or 12h", text)
+	}
+	return d, nil
+}
+
+// parsePart reads a percentage; off is 0.
+func parsePart(text string) (float64, error) {
+	if strings.EqualFold(text, "off") {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(text, "%")))
+	if err != nil || n < 1 || n > 99 {
+		return 0, fmt.Errorf("%q is neither off nor a percentage from 1%% to 99%%", text)
+	}
+	return float64(n) / 100, nil
 }
 
 // defaultMode is the mode of sessions that name none, as the engine has it.

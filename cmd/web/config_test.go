@@ -23,7 +23,7 @@ func TestParseConfig(t *testing.T) {
 	}{
 		{name: "defaults", check: func(c config) bool {
 			return c.addr == "127.0.0.1:8080" && c.redisURL == "" && c.model == "claude-sonnet-5-5" && c.concurrency == 32 &&
-				!c.autoBackground && !c.forkOff && !c.coordinator && c.gate == forkcore.GateAuto && c.guard == (forkcore.Guard{MaxDepth: 1, MaxDescendants: 256}) && c.diagnostics == "auto" && filepath.IsAbs(c.dataDir)
+				!c.autoBackground && !c.forkOff && !c.coordinator && c.gate == forkcore.GateAuto && c.guard == (forkcore.Guard{MaxDepth: 1, MaxDescendants: 256}) && c.diagnostics == "auto" && c.archiveAfter == 30*24*time.Hour && c.archiveAbove == 0.8 && filepath.IsAbs(c.dataDir)
 		}},
 		{name: "auto background on", env: map[string]string{"AGENT_AUTO_BACKGROUND_TASKS": "1"}, check: func(c config) bool { return c.autoBackground && c.autoAfter == 120*time.Second }},
 		{name: "auto background on after 5 s", env: map[string]string{"AGENT_AUTO_BACKGROUND_TASKS": "true", "FORKYARD_AUTO_BACKGROUND_AFTER": "5s"}, check: func(c config) bool { return c.autoBackground && c.autoAfter == 5*time.Second }},
@@ -41,6 +41,10 @@ func TestParseConfig(t *testing.T) {
 			return c.guard == (forkcore.Guard{MaxDepth: 2, MaxDescendants: 9})
 		}},
 		{name: "bad guards", env: map[string]string{"FORKYARD_FORK_DEPTH": "0", "FORKYARD_MAX_DESCENDANTS": "none"}, errs: []string{"FORKYARD_FORK_DEPTH", "FORKYARD_MAX_DESCENDANTS"}},
+		{name: "archive", env: map[string]string{"FORKYARD_ARCHIVE_AFTER": "36h", "FORKYARD_ARCHIVE_ABOVE": "5"}, check: func(c config) bool { return c.archiveAfter == 36*time.Hour && c.archiveAbove == 0.05 }},
+		{name: "no archive by itself", env: map[string]string{"FORKYARD_ARCHIVE_AFTER": "off", "FORKYARD_ARCHIVE_ABOVE": "Off"}, check: func(c config) bool { return c.archiveAfter == 0 && c.archiveAbove == 0 }},
+		{name: "bad archive", env: map[string]string{"FORKYARD_ARCHIVE_AFTER": "1.5d", "FORKYARD_ARCHIVE_ABOVE": "0.8"}, errs: []string{"FORKYARD_ARCHIVE_AFTER", "FORKYARD_ARCHIVE_ABOVE"}},
+		{name: "too soon", env: map[string]string{"FORKYARD_ARCHIVE_AFTER": "59m", "FORKYARD_ARCHIVE_ABOVE": "100%"}, errs: []string{"FORKYARD_ARCHIVE_AFTER", "FORKYARD_ARCHIVE_ABOVE"}},
 		{name: "every bad value at once", env: map[string]string{
 			"FORKYARD_ADDR": "8080", "FORKYARD_CONCURRENCY": "0", "FORKYARD_AUTO_BACKGROUND_AFTER": "2", "FORKYARD_GATE": "maybe",
 			"FORKYARD_WORKSPACES": "relative", "AGENT_AUTO_BACKGROUND_TASKS": "perhaps", "FORKYARD_DIAGNOSTICS": "maybe", "FORKYARD_ENDPOINT": "llama",

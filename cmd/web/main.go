@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -109,13 +110,22 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	opts.PoolSize = max(40, 2*c.concurrency)
 	client := redis.NewClient(opts)
 	closers.add(func() { client.Close() })
-	store := redisstore.New(client, redisstore.Options{Logger: log, InProcess: !db.kept})
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("name this machine in the archive: %w", err)
+	}
+	store := redisstore.New(client, redisstore.Options{
+		Logger: log, InProcess: !db.kept,
+		Archive: forkcore.ArchivePolicy{Host: host, Dir: filepath.Join(c.dataDir, "archive"), After: c.archiveAfter, Above: c.archiveAbove},
+	})
 	if err := store.CheckServer(ctx); err != nil {
 		if embedded {
 			return err
 		}
 		return fmt.Errorf("the Redis at FORKYARD_REDIS_URL: %w", err)
 	}
+
+	closers.add(inBackground(ctx, store.KeepStorage))
 
 	simulated, provider := c.simulated, web.Provider{BaseURL: cmp.Or(c.baseURL, anthropic.DefaultBaseURL), Model: c.model}
 	var cacheSince time.Time
@@ -177,7 +187,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	}
 	provider.Account = eng
 	server, err := web.New(web.Options{
-		Runner: eng, Reader: store, Bytes: eng, Events: store, Inbox: store, Secrets: store, Prices: catalogue, Catalogue: catalogue, PromptsRecomputed: eng.PromptsRecomputed,
+		Runner: eng, Reader: store, Bytes: eng, Events: store, Inbox: store, Secrets: store, Storage: store, Prices: catalogue, Catalogue: catalogue, PromptsRecomputed: eng.PromptsRecomputed,
 		AdminToken: token, TokenPath: tokenPath, Addr: listener.Addr().String(), PublicURL: c.publicURL,
 		Simulated: simulated, Kept: db.kept, Notice: db.sentence(), Workspaces: c.workspaces, Sample: sample, Provider: provider, Version: version(), Log: log,
 		Models: catalogue.IDs(), DefaultModel: c.model, DefaultMode: c.defaultMode(), Gate: c.gate,
@@ -232,6 +242,20 @@ func (s *stack) add(f func()) { *s = append(*s, f) }
 func (s *stack) run() {
 	for i := len(*s) - 1; i >= 0; i-- {
 		(*s)[i]()
+	}
+}
+
+// inBackground runs f until it is stopped; stop waits for its end. It outlives ctx: what it stands on ends later.
+func inBackground(ctx context.Context, f func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
 	}
 }
 

@@ -94,6 +94,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err != nil {
 		return err
 	}
+	// Any process may take the sample of a minute; a worker has no archive.
+	go store.KeepStorage(ctx)
 	stopEngine, err := eng.Start(ctx)
 	if err != nil {
 		return err
