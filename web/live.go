@@ -87,7 +87,7 @@ func (s *Server) stream(c echo.Context, sessionID string, load func(ctx context.
 		return streamEnd(sub, err)
 	}
 	defer out.Close()
-	l := liveStream{page: page, out: out, last: last, sent: map[string]string{}, drawn: map[string]time.Time{}, alive: s.storeAnswers, once: !stays}
+	l := liveStream{page: page, out: out, last: last, sent: map[string]string{}, drawn: map[string]time.Time{}, alive: s.aliveFor(sessionID), once: !stays}
 	// A cursor from after the last event is another session's, or older than a restored database: it says nothing about the tab.
 	if after != nil && after.Compare(last) <= 0 {
 		l.skipBefore(time.UnixMilli(int64(after.MS)).Add(-liveMargin))
@@ -122,6 +122,19 @@ func (s *Server) storeAnswers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	return s.o.Events.Ping(ctx) == nil
+}
+
+// aliveFor is storeAnswers for a page of a session, of which it tells that somebody looks at it.
+func (s *Server) aliveFor(sessionID string) func(context.Context) bool {
+	return func(ctx context.Context) bool {
+		if !s.storeAnswers(ctx) {
+			return false
+		}
+		if sessionID != "" && s.o.Storage != nil {
+			s.o.Storage.NoteOpen(ctx, sessionID)
+		}
+		return true
+	}
 }
 
 // streamEnd drops an error that only says that the stream was ended: the client sees the end and resumes.

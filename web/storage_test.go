@@ -17,6 +17,7 @@ type stores struct {
 	err      error
 	archived []string
 	asked    int
+	opened   chan string
 }
 
 func (s *stores) Storage(context.Context) (forkcore.Storage, error) { return s.known, s.err }
@@ -25,6 +26,7 @@ func (s *stores) Memory(context.Context) (*forkcore.Memory, error) {
 	return s.known.Memory, s.err
 }
 func (s *stores) ArchivePolicy() forkcore.ArchivePolicy { return s.known.Archive }
+func (s *stores) NoteOpen(_ context.Context, id string) { s.opened <- id }
 func (s *stores) ArchiveSession(_ context.Context, id string) (forkcore.Archived, error) {
 	s.archived = append(s.archived, id)
 	return forkcore.Archived{}, s.err
@@ -88,6 +90,18 @@ func TestStoragePage(t *testing.T) {
 	}
 	if said := text(page(t, serve(t, newFake()), "/storage", 200, "Authorization", bearer)); !strings.Contains(said, "tells nothing of its memory") {
 		t.Errorf("without a storage: %s", said)
+	}
+}
+
+// A page that stays open keeps its session in Redis.
+func TestOpenPageIsNoted(t *testing.T) {
+	st := &stores{opened: make(chan string, 1)}
+	s := serve(t, newFake(), func(o *Options) { o.Storage = st })
+	if !s.web.aliveFor(sessionID)(t.Context()) || <-st.opened != sessionID {
+		t.Error("the page of a session")
+	}
+	if !s.web.aliveFor("")(t.Context()) || len(st.opened) > 0 {
+		t.Error("the list opens no session")
 	}
 }
 

@@ -68,8 +68,9 @@ func parseArchived(r *fieldReader) *forkcore.Archived {
 	}
 }
 
-// noteSeen tells all processes that somebody has the session open, so that none puts it away.
-func (s *Store) noteSeen(ctx context.Context, sessionID string) {
+// NoteOpen tells all processes that somebody has the session open, so that none puts it away within an hour. It may be
+// called at any rate.
+func (s *Store) NoteOpen(ctx context.Context, sessionID string) {
 	a := &s.archive
 	if a.policy.Dir == "" {
 		return

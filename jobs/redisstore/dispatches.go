@@ -94,7 +94,7 @@ func (s *Store) Dispatch(ctx context.Context, id string) (forkcore.Dispatch, err
 	if err != nil {
 		return forkcore.Dispatch{}, err
 	}
-	s.noteSeen(ctx, f["session"])
+	s.NoteOpen(ctx, f["session"])
 	return parseDispatch(f)
 }
 

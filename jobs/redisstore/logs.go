@@ -116,7 +116,7 @@ func (s *Store) lengthOf(ctx context.Context, name scriptName, h engine.Holder, 
 
 // Log implements engine.Reader.
 func (s *Store) Log(ctx context.Context, sessionID, agentID string, after int64, limit int) ([]forkcore.Entry, error) {
-	s.noteSeen(ctx, sessionID)
+	s.NoteOpen(ctx, sessionID)
 	return opened(ctx, s, sessionID, func() ([]forkcore.Entry, error) { return s.readLog(ctx, sessionID, agentID, after, limit) })
 }
 

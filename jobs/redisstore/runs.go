@@ -84,7 +84,7 @@ func (s *Store) Run(ctx context.Context, id string) (forkcore.Run, error) {
 	if err != nil {
 		return forkcore.Run{}, err
 	}
-	s.noteSeen(ctx, f["session"])
+	s.NoteOpen(ctx, f["session"])
 	return parseRun(f)
 }
 

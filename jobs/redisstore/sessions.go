@@ -104,7 +104,7 @@ func (s *Store) Session(ctx context.Context, id string) (forkcore.Session, error
 	if err != nil {
 		return forkcore.Session{}, err
 	}
-	s.noteSeen(ctx, id)
+	s.NoteOpen(ctx, id)
 	return parseSession(f)
 }
 

@@ -263,6 +263,15 @@ func (s *Store) Storage(ctx context.Context) (forkcore.Storage, error) {
 	if out.Memory, err = s.Memory(ctx); err != nil {
 		return out, err
 	}
+	if !s.inProcess {
+		known, err := s.candidates(ctx)
+		if err != nil {
+			return out, err
+		}
+		if err := s.measure(ctx, known); err != nil {
+			return out, err
+		}
+	}
 	sessions, _, err := s.Sessions(ctx, "", 0)
 	if err != nil {
 		return out, err

@@ -15,6 +15,8 @@ type Storage interface {
 	// Memory is nil for a database that tells nothing of it.
 	Memory(ctx context.Context) (*forkcore.Memory, error)
 	ArchivePolicy() forkcore.ArchivePolicy
+	// NoteOpen says that somebody looks at a session, so that it is not put away by itself for an hour.
+	NoteOpen(ctx context.Context, sessionID string)
 	// ArchiveSession puts a session away; one that has something to do is a *forkcore.ConflictError.
 	ArchiveSession(ctx context.Context, sessionID string) (forkcore.Archived, error)
 }

@@ -21,6 +21,7 @@ func (s *storage) Memory(context.Context) (*forkcore.Memory, error) { return s.k
 
 func (s *storage) ArchivePolicy() forkcore.ArchivePolicy { return s.known.Archive }
 
+func (s *storage) NoteOpen(context.Context, string) {}
 func (s *storage) ArchiveSession(_ context.Context, id string) (forkcore.Archived, error) {
 	if s.err != nil {
 		return forkcore.Archived{}, s.err
