@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http/httptest"
 	"os"
@@ -24,25 +25,35 @@ import (
 	"forkyard/modelsim"
 )
 
-// TestOneFork boots the real run() and sends one fork through the queue.
-func TestOneFork(t *testing.T) {
-	sim := httptest.NewServer(modelsim.New(modelsim.Options{}))
+// shop is a Redis with a dispatcher that executes nothing itself, and a workspace.
+type shop struct {
+	url        string
+	client     *redis.Client
+	store      *redisstore.Store
+	dispatcher *engine.Engine
+	dir        string
+}
+
+// newShop makes one whose simulated model is found through Redis, as with a dashboard without a key.
+func newShop(t *testing.T, o modelsim.Options) *shop {
+	t.Helper()
+	sim := httptest.NewServer(modelsim.New(o))
 	t.Cleanup(sim.Close)
-	url := redistest.Start(t)
-	dir, err := filepath.EvalSymlinks(t.TempDir())
+	s := &shop{url: redistest.Start(t)}
+	var err error
+	if s.dir, err = filepath.EvalSymlinks(t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, "README.md"), []byte("# ship\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	opts, err := redis.ParseURL(s.url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "README.md"), []byte("# ship\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	opts, err := redis.ParseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := redis.NewClient(opts)
-	t.Cleanup(func() { client.Close() })
-	store := redisstore.New(client, redisstore.Options{})
+	s.client = redis.NewClient(opts)
+	t.Cleanup(func() { s.client.Close() })
+	s.store = redisstore.New(s.client, redisstore.Options{})
 	model, err := anthropic.New(anthropic.Options{BaseURL: sim.URL, APIKey: "sim"})
 	if err != nil {
 		t.Fatal(err)
@@ -51,54 +62,132 @@ func TestOneFork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A dispatcher that executes nothing itself.
-	dispatcher, err := engine.New(engine.Options{
-		Store: store, Model: model, Catalogue: prices, Tools: tools.Runner{Set: tools.NewSet(tools.Options{})},
-		Enqueuer: jobs.NewClient(client), Workspaces: []string{dir},
+	s.dispatcher, err = engine.New(engine.Options{
+		Store: s.store, Model: model, Catalogue: prices, Tools: tools.Runner{Set: tools.NewSet(tools.Options{})},
+		Enqueuer: jobs.NewClient(s.client), Workspaces: []string{s.dir},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := context.Background()
-	s, _, err := dispatcher.CreateSession(ctx, forkcore.SessionSpec{Workspace: dir}, "")
-	if err != nil {
+	if err := s.store.PublishSimulator(t.Context(), sim.URL); err != nil {
 		t.Fatal(err)
 	}
-	_, runs, err := dispatcher.Fork(ctx, s.ID, forkcore.ForkSpec{Directives: []forkcore.Directive{{Prompt: "What does the README say?"}}}, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	return s
+}
 
-	// The address of the simulated model is found through Redis, as with a dashboard without a key.
-	if err := store.PublishSimulator(ctx, sim.URL); err != nil {
+// fork starts one in a session of its own.
+func (s *shop) fork(t *testing.T) string {
+	t.Helper()
+	session, _, err := s.dispatcher.CreateSession(t.Context(), forkcore.SessionSpec{Workspace: s.dir}, "")
+	if err != nil {
 		t.Fatal(err)
 	}
-	wctx, stop := context.WithCancel(ctx)
+	_, runs, err := s.dispatcher.Fork(t.Context(), session.ID, forkcore.ForkSpec{Directives: []forkcore.Directive{{Prompt: "What does the README say?"}}}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runs[0].ID
+}
+
+// work boots the real run(); it ends with the test, without an error.
+func (s *shop) work(t *testing.T) (log *lockedBuffer) {
+	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	var out, log lockedBuffer
+	log = &lockedBuffer{}
 	go func() {
-		done <- run(wctx, []string{"-concurrency", "1"}, func(k string) string {
+		done <- run(ctx, []string{"-concurrency", "1"}, func(k string) string {
 			if k == "FORKYARD_REDIS_URL" {
-				return url
+				return s.url
 			}
 			return ""
-		}, &out, &log)
+		}, &lockedBuffer{}, log)
 	}()
-	var got forkcore.Run
-	for deadline := time.Now().Add(30 * time.Second); !got.State.Ended(); time.Sleep(10 * time.Millisecond) {
-		if got, err = store.Run(ctx, runs[0].ID); err != nil {
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+	return log
+}
+
+// until waits for a run to be as wanted.
+func (s *shop) until(t *testing.T, id, what string, log *lockedBuffer, ok func(forkcore.Run) bool) forkcore.Run {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		r, err := s.store.Run(t.Context(), id)
+		if err != nil {
 			t.Fatal(err)
 		}
+		if ok(r) {
+			return r
+		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the fork is still %s after 30 s\n%s", got.State, log.String())
+			t.Fatalf("waited 30 s for %s; the run is %s\n%s", what, r.State, log)
 		}
 	}
+}
+
+func (s *shop) done(t *testing.T, id string, log *lockedBuffer) {
+	t.Helper()
+	got := s.until(t, id, "the end", log, func(r forkcore.Run) bool { return r.State.Ended() })
 	if got.State != forkcore.Done || got.Report == nil || len(got.Report.Missing) != 0 || !strings.Contains(got.Report.KeyFiles, "README.md") {
 		t.Errorf("the fork ended %s (%v) with report %+v", got.State, got.Reason, got.Report)
 	}
-	stop()
-	if err := <-done; err != nil {
-		t.Errorf("run: %v", err)
+}
+
+// TestOneFork sends one fork through the queue.
+func TestOneFork(t *testing.T) {
+	s := newShop(t, modelsim.Options{})
+	fork := s.fork(t)
+	s.done(t, fork, s.work(t))
+}
+
+// TestFullRedis: a run that is at work when Redis has no memory left waits for room and goes on, with every message once.
+func TestFullRedis(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, modelsim.Options{MessageStartDelay: 300 * time.Millisecond})
+	fork := s.fork(t)
+	log := s.work(t)
+	s.until(t, fork, "the second request", log, func(r forkcore.Run) bool { return r.Requests == 2 })
+	limit := func(bytes string) {
+		t.Helper()
+		if err := s.client.ConfigSet(t.Context(), "maxmemory", bytes).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit("1")
+	if _, _, err := s.dispatcher.CreateSession(t.Context(), forkcore.SessionSpec{Workspace: s.dir}, ""); !errors.Is(err, forkcore.ErrStoreFull) {
+		t.Errorf("a session in a full Redis: %v", err)
+	}
+	s.until(t, fork, "the worker to find it full", log, func(forkcore.Run) bool { return strings.Contains(log.String(), "went away during a run") })
+	time.Sleep(5 * time.Second) // longer than the silence after which an executor is taken for dead
+	r, err := s.store.Run(t.Context(), fork)
+	if err != nil || r.Requests != 2 {
+		t.Errorf("it asked the model while nothing could be kept: %d requests, %v", r.Requests, err)
+	}
+	limit("0")
+	s.done(t, fork, log)
+	entries, err := s.store.Log(t.Context(), r.SessionID, fork, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[forkcore.Digest]int{}
+	for _, e := range entries {
+		if e.Kind == forkcore.EntryMessage {
+			if seen[e.Blob]++; seen[e.Blob] > 1 {
+				t.Errorf("message %d is there twice", e.Seq)
+			}
+		}
+	}
+	rows, err := s.store.Requests(t.Context(), fork)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range rows {
+		if row.Status == forkcore.RequestOpen {
+			t.Errorf("request %d is open for ever", row.N)
+		}
 	}
 }
 
