@@ -63,14 +63,19 @@ func (a *API) findSnapshot(ctx context.Context, text string) (forkcore.Snapshot,
 	if err != nil {
 		return forkcore.Snapshot{}, nil, err
 	}
+	missing := forkcore.ErrNotFound
 	for _, sessionID := range sessions {
 		s, err := a.reader.Snapshot(ctx, sessionID, id)
 		if errors.Is(err, forkcore.ErrNotFound) {
 			continue // the index may name a session that was deleted
 		}
+		if errors.Is(err, forkcore.ErrConflict) {
+			missing = err // it is archived where this dashboard cannot open it; another session may be here
+			continue
+		}
 		return s, sessions, err
 	}
-	return forkcore.Snapshot{}, nil, forkcore.ErrNotFound
+	return forkcore.Snapshot{}, nil, missing
 }
 
 func (a *API) getSnapshot(c echo.Context) error {

@@ -29,6 +29,27 @@ func (s *storage) ArchiveSession(_ context.Context, id string) (forkcore.Archive
 	return only(id, sessionID, forkcore.Archived{At: noon, Host: "h", Dir: "/d", Bytes: 7, SHA256: snapID})
 }
 
+// A snapshot is read from a session that is here, whatever became of others that hold it.
+func TestSnapshotOfArchived(t *testing.T) {
+	f := newFake()
+	server := serve(t, f)
+	here := f.snapshot
+	away := &forkcore.ConflictError{Message: "This session is archived in /d on h.", NextStep: "Copy it."}
+	f.snapshot = func(id string, d forkcore.Digest) (forkcore.Snapshot, error) {
+		if id != sessionID {
+			return forkcore.Snapshot{}, away
+		}
+		return here(id, d)
+	}
+	if res, body := call(t, server, "GET", "/snapshots/"+snapID.String(), ""); res.StatusCode != 200 {
+		t.Errorf("with one of two here: %d %s", res.StatusCode, body)
+	}
+	f.snapshot = func(string, forkcore.Digest) (forkcore.Snapshot, error) { return forkcore.Snapshot{}, away }
+	if res, body := call(t, server, "GET", "/snapshots/"+snapID.String(), ""); res.StatusCode != 409 || !strings.Contains(body, "archived in /d on h") {
+		t.Errorf("with none here: %d %s", res.StatusCode, body)
+	}
+}
+
 func TestStorage(t *testing.T) {
 	doc := document(t)
 	f := newFake()
