@@ -445,6 +445,32 @@ func TestKeepStorage(t *testing.T) {
 	if !slices.IsSortedFunc(live, func(a, b forkcore.StoredSession) int { return int(b.Bytes - a.Bytes) }) {
 		t.Errorf("not by size: %+v", live)
 	}
+	// Opening one counts as using it, for as long as that is the rule.
+	_, err = s.store.Session(ctx, oldest.session)
+	s.must(err)
+	seen := func(by time.Duration) {
+		s.must(client.ZAdd(ctx, "fy:{"+oldest.session[4:6]+"}:seen", redis.Z{Score: float64(time.Now().Add(-by).UnixMilli()), Member: oldest.session}).Err())
+	}
+	for _, by := range []time.Duration{0, 2 * day, 29 * day} {
+		if by > 0 {
+			seen(by)
+		}
+		if got, _ = at(); !cmp.Equal(sorted(old), got) {
+			t.Errorf("opened %v ago: %v are archived, want %v", by, got, sorted(old))
+		}
+	}
+	seen(31 * day)
+	if got, _ = at(); !cmp.Equal(sorted(old, oldest), got) {
+		t.Errorf("opened 31 days ago: %v are archived", got)
+	}
+	s.store.NoteOpen(ctx, forkcore.NewSessionID(s.entropy()))
+	for _, shard := range []string{"00", "01", "02", "03", "04", "05", "06", "07", "08", "09", "10", "11", "12", "13", "14", "15"} {
+		for _, id := range client.ZRange(ctx, "fy:{"+shard+"}:seen", 0, -1).Val() {
+			if !slices.Contains(sorted(open, busy, fresh, young), id) {
+				t.Errorf("%s is noted as open", id)
+			}
+		}
+	}
 	// Scarce: whatever is an hour old goes; young, open and busy ones stay.
 	s.must(client.ConfigSet(ctx, "maxmemory", fmt.Sprint(storage.Memory.Used)).Err())
 	if got, _ = at(); !cmp.Equal(sorted(old, oldest, fresh), got) {

@@ -79,7 +79,7 @@ const (
 	stemSessions = "sessions"
 	// stemWhere: hash run or dispatch of an archived session → session: their ids do not tell.
 	stemWhere = "where"
-	// stemSeen: sorted set of session ids by ms of when somebody last opened them, trimmed to a day.
+	// stemSeen: sorted set of the session ids that are not archived, by ms of when somebody last opened them.
 	stemSeen = "seen"
 )
 

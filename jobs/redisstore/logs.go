@@ -116,8 +116,11 @@ func (s *Store) lengthOf(ctx context.Context, name scriptName, h engine.Holder, 
 
 // Log implements engine.Reader.
 func (s *Store) Log(ctx context.Context, sessionID, agentID string, after int64, limit int) ([]forkcore.Entry, error) {
-	s.NoteOpen(ctx, sessionID)
-	return opened(ctx, s, sessionID, func() ([]forkcore.Entry, error) { return s.readLog(ctx, sessionID, agentID, after, limit) })
+	entries, err := opened(ctx, s, sessionID, func() ([]forkcore.Entry, error) { return s.readLog(ctx, sessionID, agentID, after, limit) })
+	if err == nil {
+		s.NoteOpen(ctx, sessionID)
+	}
+	return entries, err
 }
 
 func (s *Store) readLog(ctx context.Context, sessionID, agentID string, after int64, limit int) ([]forkcore.Entry, error) {
