@@ -29,9 +29,11 @@ const (
 
 // Session is one conversation with a main agent in one workspace.
 type Session struct {
-	ID             string
-	Title          string
-	Workspace      string // absolute path
+	ID        string
+	Title     string
+	Workspace string // absolute path
+	// Root is the configured workspace that Workspace is in, as it was named: workers announce which of them they serve.
+	Root           string
 	Model          string
 	Mode           Mode
 	PermissionMode PermissionMode

@@ -25,6 +25,7 @@ type config struct {
 	remotes        []string // git remotes
 	adminToken     string
 	concurrency    int
+	maxConcurrent  int // runs of one session at a time; 0 = any number
 	apiKey         string
 	baseURL        string
 	model          string
@@ -56,6 +57,7 @@ var settings = []setting{
 	{"FORKYARD_WORKSPACES", "", "comma-separated folders that sessions may use (git remotes are taken but cannot be used yet); empty = a sample"},
 	{"FORKYARD_ADMIN_TOKEN", "", "API token; empty = one is made and kept in the data folder"},
 	{"FORKYARD_CONCURRENCY", "32", "runs that the embedded worker advances at a time"},
+	{"FORKYARD_MAX_CONCURRENT", "0", "runs of one session that workers advance at a time; 0 = any number"},
 	{"ANTHROPIC_API_KEY", "", "key for the Messages API; empty without a base URL = simulated model"},
 	{"ANTHROPIC_BASE_URL", "", "another Messages API endpoint"},
 	{"FORKYARD_ENDPOINT", anthropic.EndpointAuto, "kind of that endpoint: " + strings.Join(anthropic.EndpointKinds(), ", ") + " (auto: by its address)"},
@@ -160,6 +162,9 @@ func parseConfig(args []string, getenv func(string) string, stderr io.Writer) (c
 	}
 	if c.concurrency, err = strconv.Atoi(get("FORKYARD_CONCURRENCY")); err != nil || c.concurrency < 1 || c.concurrency > 10_000 {
 		bad("FORKYARD_CONCURRENCY", "%q is no number from 1 to 10000", get("FORKYARD_CONCURRENCY"))
+	}
+	if c.maxConcurrent, err = strconv.Atoi(get("FORKYARD_MAX_CONCURRENT")); err != nil || c.maxConcurrent < 0 {
+		bad("FORKYARD_MAX_CONCURRENT", "%q is no number from 0", get("FORKYARD_MAX_CONCURRENT"))
 	}
 	after, err := time.ParseDuration(get("FORKYARD_AUTO_BACKGROUND_AFTER"))
 	if err != nil || after < 0 {

@@ -17,7 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -155,10 +155,14 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if _, known := catalogue.Model(c.model); simulated && !known {
 		return fmt.Errorf("FORKYARD_MODEL: %q is not a model the simulator knows; use one of %s", c.model, strings.Join(catalogue.IDs(), ", "))
 	}
+	queue := jobs.NewClient(client, store, c.maxConcurrent)
+	if err := store.NamePools(ctx, append(slices.Clone(c.workspaces), c.remotes...)...); err != nil {
+		return err
+	}
 	eng, err := engine.New(engine.Options{
 		Store: store, Model: model, Catalogue: catalogue, Logger: log,
 		Tools:      tools.Runner{Set: tools.NewSet(tools.Options{Logger: log}), Secrets: []string{token, getenv("ANTHROPIC_API_KEY"), opts.Password}},
-		Enqueuer:   jobs.NewClient(client),
+		Enqueuer:   queue,
 		Workspaces: c.workspaces, Remotes: c.remotes, DefaultModel: c.model, Simulated: simulated, CacheSince: cacheSince, Dashboard: true,
 		Diagnostics:    c.diagnostics == "on" || c.diagnostics == "auto" && model.Traits().Diagnostics,
 		AutoBackground: c.autoBackground, AutoBackgroundAfter: c.autoAfter, ForkOff: c.forkOff, Coordinator: c.coordinator, Gate: c.gate, Guard: c.guard, Betas: c.betas,
@@ -171,10 +175,13 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return err
 	}
 	closers.add(stopEngine)
+	closers.add(jobs.NewKeeper(client, queue, log).Start(ctx))
 	quiet := func() {}
 	if embedded {
-		worker := jobs.NewServer(client, eng, c.concurrency, log)
-		if err := worker.Start(); err != nil {
+		worker := jobs.NewServer(client, jobs.Options{
+			Executor: eng, Ready: store, Concurrency: c.concurrency, Limit: c.maxConcurrent, Roots: c.workspaces, Log: log,
+		})
+		if err := worker.Start(ctx); err != nil {
 			return err
 		}
 		closers.add(worker.Stop)
@@ -189,7 +196,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	server, err := web.New(web.Options{
 		Runner: eng, Reader: store, Bytes: eng, Events: store, Inbox: store, Secrets: store, Storage: store, Prices: catalogue, Catalogue: catalogue, PromptsRecomputed: eng.PromptsRecomputed,
 		AdminToken: token, TokenPath: tokenPath, Addr: listener.Addr().String(), PublicURL: c.publicURL,
-		Simulated: simulated, Kept: db.kept, Notice: db.sentence(), Workspaces: c.workspaces, Sample: sample, Provider: provider, Version: version(), Log: log,
+		Simulated: simulated, Kept: db.kept, Notice: db.sentence(), Workspaces: c.workspaces, Sample: sample, Provider: provider, Version: jobs.Version(), Log: log,
 		Models: catalogue.IDs(), DefaultModel: c.model, DefaultMode: c.defaultMode(), Gate: c.gate,
 	})
 	if err != nil {
@@ -310,17 +317,4 @@ func printCatalogue(w io.Writer, c *forkcore.Catalogue) error {
 	}
 	_, err = fmt.Fprintf(w, "%s\n", b)
 	return err
-}
-
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "devel"
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-			return s.Value[:12]
-		}
-	}
-	return info.Main.Version
 }

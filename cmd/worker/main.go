@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -85,10 +86,11 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err != nil {
 		return err
 	}
+	queue := jobs.NewClient(client, store, c.maxConcurrent)
 	eng, err := engine.New(engine.Options{
 		Store: store, Model: model, Catalogue: catalogue, Logger: log,
 		Tools:    tools.Runner{Set: tools.NewSet(tools.Options{Logger: log}), Secrets: []string{getenv("FORKYARD_ADMIN_TOKEN"), getenv("ANTHROPIC_API_KEY"), opts.Password}},
-		Enqueuer: jobs.NewClient(client), Diagnostics: c.diagnostics == "on" || c.diagnostics == "auto" && model.Traits().Diagnostics,
+		Enqueuer: queue, Diagnostics: c.diagnostics == "on" || c.diagnostics == "auto" && model.Traits().Diagnostics,
 		Guard: c.guard,
 	})
 	if err != nil {
@@ -101,12 +103,19 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return err
 	}
 	defer stopEngine()
-	server := jobs.NewServer(client, eng, c.concurrency, log)
-	if err := server.Start(); err != nil {
+	defer jobs.NewKeeper(client, queue, log).Start(ctx)()
+	server := jobs.NewServer(client, jobs.Options{
+		Executor: eng, Ready: store, Concurrency: c.concurrency, Limit: c.maxConcurrent, Roots: c.workspaces, Log: log,
+	})
+	if err := server.Start(ctx); err != nil {
 		return err
 	}
 	defer server.Stop()
-	fmt.Fprintf(stdout, "worker: ready for up to %d runs at a time\n", c.concurrency)
+	serves := "every workspace that a dashboard names"
+	if len(c.workspaces) > 0 {
+		serves = strings.Join(c.workspaces, ", ")
+	}
+	fmt.Fprintf(stdout, "worker: ready for up to %d runs at a time, for %s\n", c.concurrency, serves)
 	<-ctx.Done()
 	server.Quiet()
 	eng.Drain(drain)

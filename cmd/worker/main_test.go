@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
 	"forkyard/forkcore"
@@ -64,7 +65,7 @@ func newShop(t *testing.T, o modelsim.Options) *shop {
 	}
 	s.dispatcher, err = engine.New(engine.Options{
 		Store: s.store, Model: model, Catalogue: prices, Tools: tools.Runner{Set: tools.NewSet(tools.Options{})},
-		Enqueuer: jobs.NewClient(s.client), Workspaces: []string{s.dir},
+		Enqueuer: jobs.NewClient(s.client, s.store, 0), Workspaces: []string{s.dir},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -266,7 +267,7 @@ func TestParseConfig(t *testing.T) {
 					t.Errorf("error %v does not name %s", err, want)
 				}
 			}
-			if len(tc.errs) == 0 && (err != nil || got != tc.want) {
+			if len(tc.errs) == 0 && (err != nil || !cmp.Equal(got, tc.want, cmp.AllowUnexported(config{}))) {
 				t.Errorf("got %+v, %v; want %+v", got, err, tc.want)
 			}
 		})

@@ -357,15 +357,17 @@ type pool struct {
 	worker *engine.Engine
 }
 
-func (q *pool) Enqueue(ctx context.Context, w engine.Wake) error {
-	go func() {
-		q.slots <- struct{}{}
-		defer func() { <-q.slots }()
-		q.mu.Lock()
-		e := q.worker
-		q.mu.Unlock()
-		_ = e.Execute(context.WithoutCancel(ctx), w)
-	}()
+func (q *pool) Enqueue(ctx context.Context, wakes ...engine.Wake) error {
+	for _, w := range wakes {
+		go func() {
+			q.slots <- struct{}{}
+			defer func() { <-q.slots }()
+			q.mu.Lock()
+			e := q.worker
+			q.mu.Unlock()
+			_ = e.Execute(context.WithoutCancel(ctx), w)
+		}()
+	}
 	return nil
 }
 

@@ -28,9 +28,9 @@ type Tools interface {
 	Run(ctx context.Context, workspace string, mode forkcore.PermissionMode, call forkcore.ToolCall) forkcore.ToolResult
 }
 
-// Enqueuer puts a wake on the ready-list. Enqueueing a wake twice is no error.
+// Enqueuer puts wakes on the ready-list. Enqueueing a wake twice is no error.
 type Enqueuer interface {
-	Enqueue(ctx context.Context, w Wake) error
+	Enqueue(ctx context.Context, wakes ...Wake) error
 }
 
 // Options are the parts and settings of an Engine. Store, Model, Tools,
@@ -54,9 +54,9 @@ type Options struct {
 	// flag of forkcore.FlagAutoBackground does the same.
 	AutoBackground      bool
 	AutoBackgroundAfter time.Duration
-	ForkOff        bool // sessions without a mode are plain instead of fork
-	Coordinator    bool // sessions without a mode are coordinators
-	Gate           forkcore.GateMode
+	ForkOff             bool // sessions without a mode are plain instead of fork
+	Coordinator         bool // sessions without a mode are coordinators
+	Gate                forkcore.GateMode
 	// Guard bounds what agents may start; a limit of 0 takes its default.
 	Guard forkcore.Guard
 	// Betas is the anthropic-beta set of sessions to come, in any order.
@@ -289,8 +289,11 @@ func (e *Engine) signal(s Signal) {
 	}
 }
 
+// redue is after how long a queued run is offered to the ready-list again: it knows what it has, so this only repairs.
+const redue = 5 * time.Second
+
 func (e *Engine) sweep(ctx context.Context) {
-	wakes, err := e.o.Store.Sweep(ctx, e.o.Dead, 5*time.Second)
+	wakes, err := e.o.Store.Sweep(ctx, e.o.Dead, redue)
 	e.sweepLog.tell(e.log, err)
 	e.enqueue(ctx, wakes...) // shards that answered count although another did not
 }
@@ -298,10 +301,11 @@ func (e *Engine) sweep(ctx context.Context) {
 // enqueue gives hints to the ready-list. A hint that is lost is repaired by
 // the sweep, so failing is only logged.
 func (e *Engine) enqueue(ctx context.Context, wakes ...Wake) {
-	for _, w := range wakes {
-		if err := e.o.Enqueuer.Enqueue(ctx, w); err != nil {
-			e.log.Warn("enqueue", "run", w.RunID, "wake", w.N, "err", err)
-		}
+	if len(wakes) == 0 {
+		return
+	}
+	if err := e.o.Enqueuer.Enqueue(ctx, wakes...); err != nil {
+		e.log.Warn("enqueue", "wakes", len(wakes), "first", wakes[0].RunID, "err", err)
 	}
 }
 
@@ -346,6 +350,18 @@ func (e *Engine) letGo(h *held) {
 	delete(e.held, h)
 	e.mu.Unlock()
 	e.wg.Done()
+}
+
+// ID names this executor.
+func (e *Engine) ID() string { return e.executor }
+
+// HandOver asks for everything that is held here to go on elsewhere, at its next step boundary. New work is still taken.
+func (e *Engine) HandOver() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for h := range e.held {
+		h.askHandOver()
+	}
 }
 
 // HeldRuns counts the runs that this process advances now.

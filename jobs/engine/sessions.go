@@ -66,10 +66,10 @@ func (e *Engine) newSession(spec forkcore.SessionSpec, autoBackground time.Durat
 	if len(s.Title) > 200 {
 		bad.Add("title", "is longer than 200 bytes")
 	}
-	if ws, err := e.workspace(spec.Workspace); err != nil {
+	if ws, root, err := e.workspace(spec.Workspace); err != nil {
 		bad.Add("workspace", "%v", err)
 	} else {
-		s.Workspace = ws
+		s.Workspace, s.Root = ws, root
 	}
 	if s.Title == "" && s.Workspace != "" {
 		s.Title = filepath.Base(s.Workspace)
@@ -185,23 +185,23 @@ func nanoUSD(usd float64) (int64, error) {
 }
 
 // workspace checks that a path is equal to or below an allowed root, links
-// resolved on both sides.
-func (e *Engine) workspace(path string) (string, error) {
+// resolved on both sides, and answers both.
+func (e *Engine) workspace(path string) (real, root string, err error) {
 	roots := "set FORKYARD_WORKSPACES to the folders that sessions may use"
 	if len(e.o.Workspaces) > 0 {
 		roots = "use one of these folders or one below: " + strings.Join(e.o.Workspaces, ", ")
 	}
 	switch {
 	case path == "":
-		return "", fmt.Errorf("is missing; %s", roots)
+		return "", "", fmt.Errorf("is missing; %s", roots)
 	case slices.Contains(e.o.Remotes, path):
-		return "", fmt.Errorf("is a git remote; git remotes cannot be used yet, give a folder: %s", roots)
+		return "", "", fmt.Errorf("is a git remote; git remotes cannot be used yet, give a folder: %s", roots)
 	case !filepath.IsAbs(path):
-		return "", fmt.Errorf("%q is no absolute path; %s", path, roots)
+		return "", "", fmt.Errorf("%q is no absolute path; %s", path, roots)
 	}
-	real, err := filepath.EvalSymlinks(path)
+	real, err = filepath.EvalSymlinks(path)
 	if err != nil {
-		return "", fmt.Errorf("%q cannot be opened (it does not exist or is not readable); %s", path, roots)
+		return "", "", fmt.Errorf("%q cannot be opened (it does not exist or is not readable); %s", path, roots)
 	}
 	for _, root := range e.o.Workspaces {
 		r, err := filepath.EvalSymlinks(root)
@@ -213,11 +213,11 @@ func (e *Engine) workspace(path string) (string, error) {
 			continue
 		}
 		if st, err := os.Stat(real); err != nil || !st.IsDir() {
-			return "", fmt.Errorf("%q is not a folder", path)
+			return "", "", fmt.Errorf("%q is not a folder", path)
 		}
-		return real, nil
+		return real, root, nil
 	}
-	return "", fmt.Errorf("%q is outside the allowed folders; %s", path, roots)
+	return "", "", fmt.Errorf("%q is outside the allowed folders; %s", path, roots)
 }
 
 // simulatedModels are the models that the simulator answers for: a catalogue file may add others.

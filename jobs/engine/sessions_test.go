@@ -32,7 +32,9 @@ func TestSessionDefaults(t *testing.T) {
 		{"nobody to ask", func(*engine.Options) {}, forkcore.SessionSpec{Interactive: &no}, func(s *forkcore.Session) {
 			s.Interactive, s.PermissionMode = false, forkcore.PermissionDontAsk
 		}},
-		{"background and model", func(o *engine.Options) { o.AutoBackground, o.AutoBackgroundAfter, o.DefaultModel = true, time.Minute, "claude-opus-5-5" }, forkcore.SessionSpec{}, func(s *forkcore.Session) {
+		{"background and model", func(o *engine.Options) {
+			o.AutoBackground, o.AutoBackgroundAfter, o.DefaultModel = true, time.Minute, "claude-opus-5-5"
+		}, forkcore.SessionSpec{}, func(s *forkcore.Session) {
 			s.AutoBackground, s.Model = time.Minute, "claude-opus-5-5"
 		}},
 		{"thinking loses its white space", func(*engine.Options) {}, forkcore.SessionSpec{Thinking: json.RawMessage(` { "type" : "adaptive" } `)}, func(s *forkcore.Session) {

@@ -33,10 +33,22 @@ type Holder struct {
 	Token     string // random, per grant
 }
 
-// Wake is a run that must be put on the ready-list: task id "<RunID>.<N>".
+// Wake is a run that must be put on the ready-list.
 type Wake struct {
 	RunID string
 	N     int64
+	// What the ready-list goes by. A store may leave them out; then everything is alike.
+	SessionID string
+	Pool      string // PoolOf of the session's root
+	Batch     bool   // nobody waits for it
+}
+
+// PoolOf names the workers that serve a root of workspaces; empty for no root, which all serve.
+func PoolOf(root string) string {
+	if root == "" {
+		return ""
+	}
+	return hashHex(root)[:12]
 }
 
 // Store is what the engine asks of the database. Every method that changes

@@ -306,12 +306,14 @@ func (q *queue) hold() {
 	q.closed = true
 }
 
-func (q *queue) Enqueue(ctx context.Context, w engine.Wake) error {
+func (q *queue) Enqueue(ctx context.Context, wakes ...engine.Wake) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.wakes = append(q.wakes, w)
-	if e := q.worker; e != nil && !q.closed {
-		go func() { _ = e.Execute(context.WithoutCancel(ctx), w) }()
+	q.wakes = append(q.wakes, wakes...)
+	for _, w := range wakes {
+		if e := q.worker; e != nil && !q.closed {
+			go func() { _ = e.Execute(context.WithoutCancel(ctx), w) }()
+		}
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 
 // accountStep performs one step of an account's script.
 func (s *Store) accountStep(ctx context.Context, what, account string, a args) ([]string, error) {
-	answer, err := s.account.Run(ctx, s.client, []string{keyAccounts + account}, what, encode(a)).StringSlice()
+	answer, err := s.alone.account.Run(ctx, s.client, []string{keyAccounts + account}, what, encode(a)).StringSlice()
 	return answer, s.failure(what+" account", err)
 }
 

@@ -16,7 +16,7 @@ func everything() fields {
 		"warm": `{"tokens":1}`, "_slot": `{"messages":1}`, "_slot_run": "r", "_slot_version": "1", "_slot_at": "1", "betas": "a b", "quote": `{"model":"m"}`, "thinking": `{}`, "runs": "a b",
 		"history": `{"at":1,"type":"closed"},{"at":2,"type":"opened"}`,
 	}
-	for name := range strings.FieldsSeq(`id title workspace model mode permissions effort session agent kind directive parent
+	for name := range strings.FieldsSeq(`id title workspace root model mode permissions effort session agent kind directive parent
 		dispatch tool_use state stop last_tool last_tool_detail active_run last_run last_state gate_mode gate leader_run source account notify retry_of
 		agent_type archive_host archive_dir`) {
 		f[name] = "x"

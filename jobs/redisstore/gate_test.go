@@ -47,7 +47,7 @@ func TestGateExpires(t *testing.T) {
 			s.begin(first, 2)
 
 			wakes := s.firstEvent(second.Holder, s.begin(second.Holder, 1))
-			if diff := cmp.Diff([]engine.Wake{{RunID: d.Runs[2].ID, N: 2}}, wakes); diff != "" {
+			if diff := cmp.Diff([]engine.Wake{{RunID: d.Runs[2].ID, N: 2, SessionID: d.Dispatch.SessionID, Batch: true}}, wakes); diff != "" {
 				t.Errorf("wakes (-want +got):\n%s", diff)
 			}
 			now, err := s.store.Dispatch(t.Context(), d.Dispatch.ID)

@@ -27,8 +27,7 @@ const (
 	// stemRun + run: hash, one forkcore.Run (see runs.go). _token, _epoch and
 	// _executor are the lease (empty token = nobody holds it); _op and _reply
 	// are the last guarded step and its answer, which make a repeated call harmless; _wish_op and _wish_reply
-	// (here and in sessions) the same for Cancel and Stop, which are not the holder's. _offers counts how often
-	// sweeps handed out the present wake.
+	// (here and in sessions) the same for Cancel and Stop, which are not the holder's.
 	stemRun = "run:"
 	// stemDispatch + dispatch: hash, one forkcore.Dispatch (see dispatches.go).
 	// _notices are the children that ended, in that order; _stopped is 1 after a stop of the tree;
@@ -94,6 +93,9 @@ const (
 	keyAccounts = keySpace + "account:"
 	// keyAccount: string, the account that the dashboard uses. Written by UseAccount.
 	keyAccount = keySpace + "account"
+	// keyReady + …: the ready list (see scripts/ready.lua), in one slot of its own. It can be rebuilt: the shards' due sets offer
+	// again whatever is queued. "pools" is a hash pool → root, written by NamePools.
+	keyReady = keySpace + "{ready}:"
 	// keyFlags: hash name → "true" or "false" of the flags that were set. Written by SetFlag.
 	keyFlags = keySpace + "flags"
 	// simulatorKey: string, where the dashboard's simulated model listens. Written by PublishSimulator.

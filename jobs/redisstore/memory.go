@@ -97,6 +97,6 @@ func (s *Store) SampleMemory(ctx context.Context) (taken bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("redis at %s: %w", s.address, err)
 	}
-	answer, err := s.memory.Run(ctx, s.client, []string{keyMemory}, formatInt(m.Used), millis(samplePeriod-sampleSlack), samplesKept).Text()
+	answer, err := s.alone.memory.Run(ctx, s.client, []string{keyMemory}, formatInt(m.Used), millis(samplePeriod-sampleSlack), samplesKept).Text()
 	return answer == "1", s.failure("note the memory of Redis", err)
 }

@@ -28,8 +28,10 @@ func (noTools) Run(context.Context, string, forkcore.PermissionMode, forkcore.To
 // atOnce is a ready-list that hands out every wake at once.
 type atOnce struct{ worker *engine.Engine }
 
-func (q *atOnce) Enqueue(ctx context.Context, w engine.Wake) error {
-	go func() { _ = q.worker.Execute(context.WithoutCancel(ctx), w) }()
+func (q *atOnce) Enqueue(ctx context.Context, wakes ...engine.Wake) error {
+	for _, w := range wakes {
+		go func() { _ = q.worker.Execute(context.WithoutCancel(ctx), w) }()
+	}
 	return nil
 }
 

@@ -111,7 +111,7 @@ func TestLostAnswers(t *testing.T) {
 				w, err := s.store.Release(ctx, h)
 				s.must(err)
 				equal("wakes", len(w), 1)
-				equal("wake", w[0], engine.Wake{RunID: h.RunID, N: 1})
+				equal("wake", [2]any{w[0].RunID, w[0].N}, [2]any{h.RunID, int64(1)})
 			})
 			losing("take lease", func() { h = s.lease(h.RunID, 1, "t2").Holder })
 			equal("epoch", h.Epoch, int64(2))
@@ -133,7 +133,7 @@ func TestLostAnswers(t *testing.T) {
 				s.must(err)
 				turn, err := s.store.Session(ctx, other)
 				s.must(err)
-				equal("wakes", wakes, []engine.Wake{{RunID: turn.ActiveRunID, N: 1}})
+				equal("wakes", wakes, []engine.Wake{{RunID: turn.ActiveRunID, N: 1, SessionID: other}})
 			})
 
 			now, err := s.store.Session(ctx, session)

@@ -64,17 +64,17 @@ const (
 	// enqueueGrace is how long a queued run waits for the enqueue that follows
 	// its step before a sweep hands it out again.
 	enqueueGrace = time.Second
-	// maxOffers is which offer of one wake comes as a new wake: its task may be stuck in the hands of a worker
-	// that died before it took the lease, and a task with the same id would be refused for ever.
-	maxOffers = 3
 	// liveLength bounds a shard's live stream. It is a hand-over to readers
 	// that are there, not a history.
 	liveLength = 20_000
 )
 
+// lonely are the scripts of keys outside the shards: they stand without the prelude.
+type lonely struct{ secret, account, ready, memory *redis.Script }
+
 // loadScripts puts the prelude in front of every script. The sources are part
 // of the program, so a missing file is a programmer's error.
-func loadScripts() (byName map[scriptName]*redis.Script, secret, account, memory *redis.Script) {
+func loadScripts() (byName map[scriptName]*redis.Script, alone lonely) {
 	prelude := generated() + source("prelude")
 	byName = make(map[scriptName]*redis.Script, len(scriptNames))
 	for _, name := range scriptNames {
@@ -86,7 +86,10 @@ func loadScripts() (byName map[scriptName]*redis.Script, secret, account, memory
 		}
 		byName[name] = redis.NewScript(flags + prelude + body)
 	}
-	return byName, redis.NewScript(source("secret")), redis.NewScript(source("account")), redis.NewScript(source("memory"))
+	for name, script := range map[scriptName]**redis.Script{"secret": &alone.secret, "account": &alone.account, "ready": &alone.ready, "memory": &alone.memory} {
+		*script = redis.NewScript(source(name))
+	}
+	return byName, alone
 }
 
 func source(name scriptName) string {
@@ -128,7 +131,7 @@ func generated() string {
 	for _, wish := range forkcore.StopWishes {
 		fmt.Fprintf(&b, "STOPPED.%s, STOP_STATE.%[1]s = [==[%s]==], '%s'\n", wish, encode(forkcore.StopReason(wish)), forkcore.StopState(wish))
 	}
-	fmt.Fprintf(&b, "local GRACE, MAX_OFFERS, LIVE_MAX = %d, %d, '%d'\n", enqueueGrace.Milliseconds(), maxOffers, liveLength)
+	fmt.Fprintf(&b, "local GRACE, LIVE_MAX = %d, '%d'\n", enqueueGrace.Milliseconds(), liveLength)
 	return b.String()
 }
 
@@ -263,16 +266,17 @@ func tooManyDescendants(r []string) error {
 	return err
 }
 
-// parseWakes reads "<run>.<n> <run>.<n>".
+// parseWakes reads "<run>.<n>/<session>/<pool>/<class> …".
 func parseWakes(s string) ([]engine.Wake, error) {
 	var wakes []engine.Wake
 	for w := range strings.FieldsSeq(s) {
-		run, n, _ := strings.Cut(w, ".")
-		wake, err := strconv.ParseInt(n, 10, 64)
-		if err != nil {
+		run, rest, _ := strings.Cut(w, ".")
+		parts := strings.Split(rest, "/")
+		n, err := strconv.ParseInt(parts[0], 10, 64)
+		if err != nil || len(parts) != 4 {
 			return nil, fmt.Errorf("read wake %q: %w", w, err)
 		}
-		wakes = append(wakes, engine.Wake{RunID: run, N: wake})
+		wakes = append(wakes, engine.Wake{RunID: run, N: n, SessionID: parts[1], Pool: parts[2], Batch: parts[3] == "b"})
 	}
 	return wakes, nil
 }

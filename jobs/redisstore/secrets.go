@@ -34,6 +34,6 @@ func (s *Store) DropSecret(ctx context.Context, kind, sha256hex string) error {
 }
 
 func (s *Store) secretStep(ctx context.Context, what, kind, sha256hex, until string) (bool, error) {
-	n, err := s.secret.Run(ctx, s.client, []string{keySecrets}, what, kind+":"+sha256hex, until).Int()
+	n, err := s.alone.secret.Run(ctx, s.client, []string{keySecrets}, what, kind+":"+sha256hex, until).Int()
 	return n == 1, s.failure(what+" secret", err)
 }

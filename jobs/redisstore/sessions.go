@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"forkyard/forkcore"
+	"forkyard/jobs/engine"
 )
 
 func sessionFields(s forkcore.Session) fields {
@@ -30,6 +31,8 @@ func sessionFields(s forkcore.Session) fields {
 		"interactive": formatBool(s.Interactive),
 		"background":  formatInt(int64(s.AutoBackground)),
 		"notify":      string(s.Notify),
+		"root":        s.Root,
+		"_pool":       engine.PoolOf(s.Root),
 		"betas":       strings.Join(s.Betas, " "),
 	})
 }
@@ -40,6 +43,7 @@ func parseSession(f fields) (forkcore.Session, error) {
 		ID:              r.text("id"),
 		Title:           r.text("title"),
 		Workspace:       r.text("workspace"),
+		Root:            r.text("root"),
 		Model:           r.text("model"),
 		Mode:            forkcore.Mode(r.text("mode")),
 		PermissionMode:  forkcore.PermissionMode(r.text("permissions")),

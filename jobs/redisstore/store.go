@@ -46,9 +46,7 @@ type Store struct {
 	gateTTL   time.Duration
 	inProcess bool
 	scripts   map[scriptName]*redis.Script
-	secret    *redis.Script
-	account   *redis.Script
-	memory    *redis.Script
+	alone     lonely
 	archive   archive
 	packer    *zstd.Encoder
 	unpacker  *zstd.Decoder
@@ -69,7 +67,7 @@ func New(client redis.UniversalClient, o Options) *Store {
 		gateTTL:   o.GateTTL,
 		inProcess: o.InProcess,
 	}
-	s.scripts, s.secret, s.account, s.memory = loadScripts()
+	s.scripts, s.alone = loadScripts()
 	if !o.InProcess {
 		s.archive.policy = o.Archive
 	}

@@ -28,7 +28,7 @@ func (f *fixture) takeAll(h engine.Holder) {
 func (f *fixture) wantFollower(wakes []engine.Wake, title string) {
 	f.Helper()
 	active := f.sessionNow().ActiveRunID
-	if len(wakes) != 1 || wakes[0] != (engine.Wake{RunID: active, N: 1}) {
+	if len(wakes) != 1 || wakes[0].RunID != active || wakes[0].N != 1 {
 		f.Fatalf("wakes = %v, want the first of the new turn %q", wakes, active)
 	}
 	r := f.run(active)

@@ -41,7 +41,7 @@ func testTakeLease(f *fixture) {
 	f.wantError(err, engine.ErrStale, "take a running run")
 
 	w := f.release(h)
-	equal(f, w, engine.Wake{RunID: h.RunID, N: 1}, "wake")
+	same(f, w, engine.Wake{RunID: h.RunID, N: 1}, "wake")
 	for _, wake := range []int64{0, 2} {
 		_, err = f.store.TakeLease(f.ctx, engine.Wake{RunID: h.RunID, N: wake}, worker, "t", false)
 		f.wantError(err, engine.ErrStale, "take with another wake")

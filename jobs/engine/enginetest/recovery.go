@@ -2,9 +2,7 @@ package enginetest
 
 import (
 	"cmp"
-	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"forkyard/forkcore"
@@ -98,49 +96,3 @@ func testSweepRedue(f *fixture) {
 }
 
 // testSweepStuck: a wake that was offered in vain is replaced by a new one, whose task has another id.
-func testSweepStuck(f *fixture) {
-	d := f.forks(1, forkcore.GateNone, "")
-	f.create(d)
-	id := d.Runs[0].ID
-	offered := func(n int64, redue time.Duration) {
-		f.Helper()
-		var wakes []engine.Wake
-		f.eventually("another offer", func() bool {
-			wakes = f.sweep(never, redue)
-			return len(wakes) > 0
-		})
-		same(f, wakes, []engine.Wake{{RunID: id, N: n}}, "wakes")
-	}
-	for range 2 {
-		for _, n := range []int64{0, 0, 1} {
-			offered(f.run(id).Wake+n, time.Millisecond)
-		}
-	}
-	equal(f, f.run(id).Wake, 3, "wake after six offers")
-	_, err := f.store.TakeLease(f.ctx, engine.Wake{RunID: id, N: 2}, worker, "t", false)
-	f.wantError(err, engine.ErrStale, "take with a replaced wake")
-
-	// Offers of an earlier wake do not count.
-	offered(3, time.Millisecond)
-	offered(3, time.Millisecond)
-	f.release(f.lease(id, 3, worker).Holder)
-	offered(4, time.Millisecond)
-	offered(4, time.Millisecond)
-
-	// Of sweeps at the same time, one makes the third offer.
-	const sweeps = 8
-	var wakes []engine.Wake
-	f.eventually("the third offer", func() bool {
-		found, errs := make([][]engine.Wake, sweeps), make([]error, sweeps)
-		var wg sync.WaitGroup
-		for i := range sweeps {
-			wg.Go(func() { found[i], errs[i] = f.store.Sweep(f.ctx, never, never) })
-		}
-		wg.Wait()
-		f.noError(errors.Join(errs...), "sweep")
-		wakes = slices.Concat(found...)
-		return len(wakes) > 0
-	})
-	same(f, wakes, []engine.Wake{{RunID: id, N: 5}}, "wakes of all sweeps")
-	equal(f, f.run(id).Wake, 5, "wake")
-}

@@ -81,7 +81,6 @@ func RunStore(t *testing.T, open func(t *testing.T) engine.Store) {
 		{"sweep a dead executor", testSweepDead},
 		{"sweep a lost foreground turn", testSweepForeground},
 		{"sweep queued runs again", testSweepRedue},
-		{"sweep a stuck wake", testSweepStuck},
 		{"goodbye", testGoodbye},
 		{"list runs", testRunsOf},
 		{"list sessions", testSessions},

@@ -335,12 +335,7 @@ func (s *Store) Sweep(ctx context.Context, dead, redue time.Duration) ([]engine.
 			case r.State == forkcore.Waiting:
 				st.requeue(r)
 			case r.State == forkcore.Queued && !slices.Contains(st.wakes, w):
-				if r.offers++; r.offers >= maxOffers {
-					st.wake(r)
-					st.touchRun(r)
-				} else {
-					st.wakes = append(st.wakes, w)
-				}
+				st.wakes = append(st.wakes, w)
 			}
 		}
 	}

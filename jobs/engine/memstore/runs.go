@@ -18,7 +18,6 @@ type run struct {
 	answer          answer
 	rows            []forkcore.RequestRow // row n at n-1
 	open            map[int64]int64       // reserved nano-dollars of open rows, by n
-	offers          int                   // how often sweeps handed out the present wake
 	children        bool                  // a waiting run waits for awaited agents
 	account         string                // whose key a waiting run waits for; empty = it waits until due
 	due             time.Time             // when a queued run is handed out again, a waiting one goes on
@@ -95,7 +94,6 @@ func (st *step) startTurn(in forkcore.Run, state forkcore.State) *run {
 // wake counts a transition to queued and puts the run on the list of what is due.
 func (st *step) wake(r *run) {
 	r.Wake++
-	r.offers = 0
 	r.due = st.now.Add(enqueueGrace)
 	st.wakes = append(st.wakes, engine.Wake{RunID: r.ID, N: r.Wake})
 }

@@ -45,7 +45,7 @@ func (s *Store) CreateSession(ctx context.Context, in forkcore.Session, requestH
 	// Only what the caller decides is taken over; states, sums and times are the store's.
 	c := &session{
 		Session: forkcore.Session{
-			ID: in.ID, Title: in.Title, Workspace: in.Workspace, Model: in.Model, Mode: in.Mode, PermissionMode: in.PermissionMode,
+			ID: in.ID, Title: in.Title, Workspace: in.Workspace, Root: in.Root, Model: in.Model, Mode: in.Mode, PermissionMode: in.PermissionMode,
 			Thinking: slices.Clone(in.Thinking), Effort: in.Effort, Betas: slices.Clone(in.Betas), BudgetNanoUSD: in.BudgetNanoUSD, Interactive: in.Interactive,
 			AutoBackground: in.AutoBackground, Notify: in.Notify, Head: in.Head, CreatedAt: st.now,
 		},

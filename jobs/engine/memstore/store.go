@@ -22,9 +22,6 @@ const (
 	gateTTL = 290 * time.Second
 	// enqueueGrace is how long a queued run waits for its enqueue before a sweep hands it out.
 	enqueueGrace = time.Second
-	// maxOffers is which offer of one wake comes as a new wake: its task may be stuck in the hands of a worker
-	// that died before it took the lease, and a task with the same id would be refused for ever.
-	maxOffers = 3
 )
 
 // Store implements engine.Store. Use New. Its methods are safe for concurrent

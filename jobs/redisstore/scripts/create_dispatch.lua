@@ -10,7 +10,7 @@ if redis.call('EXISTS', key) == 1 then
   op_key = nil
   if get(key, '_hash') ~= A.hash then return fail('idempotency') end
   for rid in siblings(did) do
-    if get(RUN .. rid, 'state') == 'queued' then wakes[#wakes + 1] = rid .. '.' .. get(RUN .. rid, 'wake') end
+    if get(RUN .. rid, 'state') == 'queued' then add_wake(rid) end
   end
   return {'ok', '0', wake_list()}
 end

@@ -1,6 +1,6 @@
 -- Shared by all scripts of a shard. Go puts generated lines in front: the key
 -- stems of keys.go with the shard's tag, NEXT (the transition table of runs that have not ended), RESUMABLE (ends that
--- may be queued again), STOPPED and STOP_STATE (reasons as JSON and end states, by wish), GRACE, MAX_OFFERS and LIVE_MAX.
+-- may be queued again), STOPPED and STOP_STATE (reasons as JSON and end states, by wish), GRACE and LIVE_MAX.
 --
 -- KEYS[1] routes the call to the shard; ARGV is tag, op (names this very
 -- step), arguments as one JSON object. All numbers in it are strings: they go
@@ -136,11 +136,18 @@ end
 
 -- Runs ----------------------------------------------------------------------
 
+-- add_wake answers a queued run's wake with what the ready list wants to know: "<run>.<n>/<session>/<pool>/<class>".
+local function add_wake(rid)
+  local h = redis.call('HMGET', RUN .. rid, 'wake', 'session', 'kind')
+  local s = redis.call('HMGET', SESSION .. h[2], '_pool', 'interactive')
+  local class = (h[3] == 'main' or s[2] == '1') and 'i' or 'b'
+  wakes[#wakes + 1] = rid .. '.' .. h[1] .. '/' .. h[2] .. '/' .. (s[1] or '') .. '/' .. class
+end
+
 local function enqueue(rid)
-  local wake = redis.call('HINCRBY', RUN .. rid, 'wake', 1)
-  redis.call('HDEL', RUN .. rid, '_offers')
+  redis.call('HINCRBY', RUN .. rid, 'wake', 1)
   redis.call('ZADD', DUE, int(NOW + GRACE), 'run:' .. rid)
-  wakes[#wakes + 1] = rid .. '.' .. int(wake)
+  add_wake(rid)
 end
 
 -- overdue makes the next sweep hand out the wakes of a step that cannot answer them.

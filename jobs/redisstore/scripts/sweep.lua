@@ -17,12 +17,7 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', DUE, '-inf', NOW_S, 'LIMIT',
   local what, id = string.match(member, '^(%a+):(.*)$')
   local state = what == 'run' and get(RUN .. id, 'state')
   if state == 'queued' then
-    if redis.call('HINCRBY', RUN .. id, '_offers', 1) >= MAX_OFFERS then
-      enqueue(id)
-      touch_run(id)
-    else
-      wakes[#wakes + 1] = id .. '.' .. get(RUN .. id, 'wake')
-    end
+    add_wake(id)
   elseif state == 'waiting' then
     requeue(id)
   elseif what == 'deadline' then
