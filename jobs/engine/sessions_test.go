@@ -49,7 +49,7 @@ func TestSessionDefaults(t *testing.T) {
 				y := newYard(t, nil, tt.options)
 				got := y.newSession(tt.spec)
 				wanted := forkcore.Session{
-					ID: got.ID, Title: filepath.Base(y.options.Workspaces[0]), Workspace: y.options.Workspaces[0], Model: "claude-sonnet-5-5", Mode: forkcore.ModeFork,
+					ID: got.ID, Title: filepath.Base(y.options.Workspaces[0]), Workspace: y.options.Workspaces[0], Root: y.options.Workspaces[0], Model: "claude-sonnet-5-5", Mode: forkcore.ModeFork,
 					PermissionMode: forkcore.PermissionDefault, Interactive: true, Head: got.Head,
 					CreatedAt: got.CreatedAt, UpdatedAt: got.UpdatedAt, Version: got.Version,
 				}
