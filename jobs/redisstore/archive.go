@@ -3,6 +3,7 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -42,6 +43,9 @@ const (
 	fileKept = 24 * time.Hour
 	// dumpBatch is how many keys one pipeline dumps.
 	dumpBatch = 100
+	// scanBatch is how many blobs one read returns, putBackBatch how many bytes of them one write has at least.
+	scanBatch    = 32
+	putBackBatch = 1 << 20
 )
 
 // archive is what this process keeps about sessions that are put away.
@@ -156,10 +160,23 @@ func (s *Store) bringBack(ctx context.Context, id string) (there bool, err error
 	if err != nil {
 		return false, err
 	}
-	argv := derivedStep(scriptBringBack, sh, args{"session": sessionID, "sha256": session.Archived.SHA256.String(), "runs": d.Runs})
+	blobs, err := d.blobs()
+	if err != nil {
+		return false, fmt.Errorf("open archived session %s: %w", sessionID, err)
+	}
+	names := make([]string, 0, len(blobs)/2)
+	for pair := range slices.Chunk(blobs, 2) {
+		names = append(names, pair[0])
+	}
+	argv := derivedStep(scriptBringBack, sh, args{"session": sessionID, "sha256": session.Archived.SHA256.String(), "runs": d.Runs, "blobs": names})
 	values := argv.argv()
 	for i, k := range d.Keys {
-		values = append(values, k.Key, d.payloads[i])
+		if !k.Fields {
+			values = append(values, k.Key, d.payloads[i])
+		}
+	}
+	if err := s.putBack(ctx, sh, sessionID, blobs); err != nil {
+		return false, err
 	}
 	if _, err := s.answer(argv, s.scripts[scriptBringBack].Run(ctx, s.client, argv.keys(), values...)); err != nil {
 		return false, err
@@ -171,6 +188,92 @@ func (s *Store) bringBack(ctx context.Context, id string) (there bool, err error
 		s.logger.Warn("note that an archive file is not needed any more", "session", sessionID, "error", err)
 	}
 	return true, nil
+}
+
+// blobs are the names and values of the session's blobs, by turns.
+func (d dump) blobs() ([]string, error) {
+	var list []string
+	for i, k := range d.Keys {
+		if k.Fields {
+			l, err := unpackFields(d.payloads[i])
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, l...)
+		}
+	}
+	return list, nil
+}
+
+// putBack stores blobs of a session that comes back, some at a time: Redis serves others in between. They go in before the step
+// that refers to them, as all blobs do; when they do not fit they are taken out again.
+func (s *Store) putBack(ctx context.Context, sh shard, sessionID string, blobs []string) error {
+	var batch []any
+	size := 0
+	store := func() error {
+		if len(batch) == 0 {
+			return nil
+		}
+		err := s.client.HSet(ctx, sh.key(stemBlobs, sessionID), batch...).Err()
+		batch, size = nil, 0
+		return err
+	}
+	var names []string
+	for pair := range slices.Chunk(blobs, 2) {
+		batch = append(batch, pair[0], pair[1])
+		names = append(names, pair[0])
+		if size += len(pair[1]); size < putBackBatch {
+			continue
+		}
+		if err := store(); err != nil {
+			s.takeOut(ctx, sh, sessionID, names)
+			return s.failure("put blobs back", err)
+		}
+	}
+	if err := store(); err != nil {
+		s.takeOut(ctx, sh, sessionID, names)
+		return s.failure("put blobs back", err)
+	}
+	return nil
+}
+
+// takeOut removes blobs of a session that could not come back. The file has them.
+func (s *Store) takeOut(ctx context.Context, sh shard, sessionID string, names []string) {
+	if _, err := s.run(ctx, derivedStep(scriptTakeOut, sh, args{"session": sessionID, "blobs": names})); err != nil {
+		s.logger.Warn("blobs of an archived session stay in Redis until it is opened", "session", sessionID, "error", err)
+	}
+}
+
+// scanBlobs reads all blobs of a session as they are stored, some at a time.
+func (s *Store) scanBlobs(ctx context.Context, key string, most int64) (map[string]string, error) {
+	hash := map[string]string{}
+	var cursor uint64
+	for {
+		var list []string
+		var err error
+		if list, cursor, err = s.client.HScan(ctx, key, cursor, "", scanBatch).Result(); err != nil {
+			return nil, s.failure("read blobs", err)
+		}
+		for pair := range slices.Chunk(list, 2) {
+			if _, known := hash[pair[0]]; !known {
+				most -= int64(len(pair[0]) + len(pair[1]) + 2*binary.MaxVarintLen64)
+			}
+			hash[pair[0]] = pair[1]
+		}
+		if most < 0 {
+			return nil, tooLarge("blobs", maxArchive)
+		}
+		if cursor == 0 {
+			return hash, nil
+		}
+	}
+}
+
+func tooLarge(what string, most int) error {
+	return &forkcore.ConflictError{
+		Message:  fmt.Sprintf("The %s of this session come to more than %d MiB, which is the most that an archived one may have.", what, most>>20),
+		NextStep: "It stays in Redis.",
+	}
 }
 
 // readArchived reads the file of an archived session in this process's own folder.
@@ -292,7 +395,16 @@ func (s *Store) dumpSession(ctx context.Context, sh shard, sessionID string) (du
 		return dump{}, err
 	}
 	d := dump{manifest: manifest{Format: archiveFormat, Session: sessionID, ArchivedAt: time.Now().UTC(), Runs: ids}}
-	left := int64(maxArchive)
+	blobs, err := s.scanBlobs(ctx, sh.key(stemBlobs, sessionID), maxArchive-maxDumped)
+	if err != nil {
+		return dump{}, err
+	}
+	if len(blobs) > 0 {
+		payload := packFields(blobs)
+		d.Keys, d.payloads = append(d.Keys, archivedKey{Key: stemBlobs + sessionID, Bytes: int64(len(payload)), Fields: true}), append(d.payloads, payload)
+	}
+	keys = slices.DeleteFunc(keys, func(k string) bool { return k == stemBlobs+sessionID })
+	left := int64(maxDumped)
 	for batch := range slices.Chunk(keys, dumpBatch) {
 		cmds := make([]*redis.StringCmd, len(batch))
 		_, err := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -313,10 +425,7 @@ func (s *Store) dumpSession(ctx context.Context, sh shard, sessionID string) (du
 			}
 			payload := cmds[i].Val()
 			if left -= int64(len(payload)); left < 0 {
-				return dump{}, &forkcore.ConflictError{
-					Message:  fmt.Sprintf("This session is larger than %d MiB, which is the most that an archived one may have.", maxArchive>>20),
-					NextStep: "It stays in Redis.",
-				}
+				return dump{}, tooLarge("logs, events and request rows", maxDumped)
 			}
 			d.Keys = append(d.Keys, archivedKey{Key: k, Bytes: int64(len(payload))})
 			d.payloads = append(d.payloads, payload)

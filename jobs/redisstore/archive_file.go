@@ -3,11 +3,13 @@ package redisstore
 import (
 	"bufio"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,14 +21,18 @@ import (
 	"forkyard/forkcore"
 )
 
-// An archived session is one file, zstd over a manifest (one line of JSON) and then what DUMP made of each key, in the
-// order of the manifest and without anything between.
+// An archived session is one file, zstd over a manifest (one line of JSON) and then the payload of each key, in the
+// order of the manifest and without anything between: what DUMP made of it, or, of its blobs, the fields and values by
+// turns, each after its length as a varint. Blobs are most of a session, and Redis stands still while it dumps or restores a key.
 
 const (
 	archiveFormat = 1
 	archiveSuffix = ".fyz"
-	// maxArchive bounds what one session's keys may come to in bytes: it comes back in one command.
-	maxArchive = 256 << 20
+	// maxDumped bounds what the keys other than blobs may come to in bytes: they come back in one command, and dumping and
+	// restoring that much takes Redis about a second. An executor that is not heard for four is taken for dead.
+	maxDumped = 64 << 20
+	// maxArchive bounds all of it, which is held in memory on the way.
+	maxArchive = 512 << 20
 	// maxManifest bounds the first line: about 100 bytes for each key.
 	maxManifest = 64 << 20
 )
@@ -47,6 +53,8 @@ type manifest struct {
 type archivedKey struct {
 	Key   string `json:"key"`
 	Bytes int64  `json:"bytes"`
+	// Fields is true for fields and values, false for what DUMP made.
+	Fields bool `json:"fields,omitempty"`
 }
 
 // dump is a whole session as the archive holds it: payloads[i] is that of Keys[i].
@@ -208,6 +216,34 @@ func decodeArchive(r io.Reader) (d dump, err error) {
 		return d, fmt.Errorf("its content has the digest %s, not %s", got, d.SHA256)
 	}
 	return d, nil
+}
+
+// packFields writes a hash, sorted so that the same one makes the same file.
+func packFields(hash map[string]string) string {
+	var b []byte
+	for _, name := range slices.Sorted(maps.Keys(hash)) {
+		for _, s := range []string{name, hash[name]} {
+			b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
+		}
+	}
+	return string(b)
+}
+
+// unpackFields reads what packFields wrote: names and values by turns.
+func unpackFields(payload string) ([]string, error) {
+	var list []string
+	for len(payload) > 0 {
+		n, size := binary.Uvarint([]byte(payload[:min(len(payload), binary.MaxVarintLen64)]))
+		if size <= 0 || n > uint64(len(payload)-size) {
+			return nil, fmt.Errorf("a field is cut off: %w", forkcore.ErrCorrupt)
+		}
+		list = append(list, payload[size:size+int(n)])
+		payload = payload[size+int(n):]
+	}
+	if len(list)%2 != 0 {
+		return nil, fmt.Errorf("a field has no value: %w", forkcore.ErrCorrupt)
+	}
+	return list, nil
 }
 
 // archivedStem reports whether a key may be written when a session comes back.

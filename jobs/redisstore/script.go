@@ -47,6 +47,7 @@ const (
 	scriptPutAway          scriptName = "put_away"
 	scriptBringBack        scriptName = "bring_back"
 	scriptSeen             scriptName = "seen"
+	scriptTakeOut          scriptName = "take_out"
 	scriptWakeWaiting      scriptName = "wake_waiting"
 	scriptResume           scriptName = "resume"
 	scriptSetBudget        scriptName = "set_budget"
@@ -57,7 +58,7 @@ var scriptNames = [...]scriptName{
 	scriptCreateSession, scriptAccept, scriptTakeLease, scriptAppend, scriptBeginRequest, scriptFirstEvent,
 	scriptSettle, scriptCreateDispatch, scriptRelease, scriptWait, scriptEndRun, scriptStop, scriptCancel,
 	scriptSignalBackground, scriptHeartbeat, scriptGoodbye, scriptSweep, scriptWakeWaiting,
-	scriptResume, scriptSetBudget, scriptDeliver, scriptPutAway, scriptBringBack, scriptSeen,
+	scriptResume, scriptSetBudget, scriptDeliver, scriptPutAway, scriptBringBack, scriptSeen, scriptTakeOut,
 }
 
 const (

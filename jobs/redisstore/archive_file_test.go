@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -8,6 +9,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"forkyard/forkcore"
 )
 
 // TestArchiveKnowsEveryStem: a stem that is added to keys.go is archived with its session, or said to be none of one.
@@ -40,5 +45,27 @@ func TestArchiveKnowsEveryStem(t *testing.T) {
 	})
 	if found != len(known) || found < 20 {
 		t.Errorf("keys.go has %d stems, the lists have %d", found, len(known))
+	}
+}
+
+func TestPackFields(t *testing.T) {
+	long := strings.Repeat("x", 300)
+	packed := packFields(map[string]string{"b": long, "a": "", "": "\x00\xff"})
+	got, err := unpackFields(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"", "\x00\xff", "a", "", "b", long}, got); diff != "" {
+		t.Error(diff)
+	}
+	if none, err := unpackFields(""); err != nil || len(none) != 0 {
+		t.Errorf("nothing: %v, %v", none, err)
+	}
+	for name, bad := range map[string]string{
+		"cut off": packed[:len(packed)-1], "no value": "\x01a", "no length": "\xff", "a length without end": strings.Repeat("\xff", 12), "a huge length": "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+	} {
+		if got, err := unpackFields(bad); !errors.Is(err, forkcore.ErrCorrupt) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
 	}
 }
