@@ -16,6 +16,7 @@ const (
 	pathKey        = "/provider/key"
 	pathBanner     = "/provider/banner"
 	pathModels     = "/models"
+	pathQueue      = "/queue" // then /state, /pause, /resume, /workers/:id/drain
 	pathStorage    = "/storage"
 	pathSession    = "/sessions/" // :id, then /live, /messages, /stop, /archive, /budget, /dispatch
 	pathSessions   = "/sessions"
@@ -49,6 +50,11 @@ func (s *Server) routes() {
 	get(e, pathBanner, s.bannerPart)
 	get(e, pathModels, s.modelsPage)
 	get(e, pathStorage, s.storagePage)
+	get(e, pathQueue, s.queuePage)
+	get(e, pathQueue+"/state", s.queuePart)
+	e.POST(pathQueue+"/pause", s.pauseQueue)
+	e.POST(pathQueue+"/resume", s.resumeQueue)
+	e.POST(pathQueue+"/workers/:id/drain", s.drainWorker)
 	get(e, pathNewSession, s.newSessionPage)
 	e.POST(pathSessions, s.createSession)
 	get(e, pathSession+":id", s.sessionPage)

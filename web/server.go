@@ -49,6 +49,8 @@ type Options struct {
 	Catalogue *forkcore.Catalogue
 	// Storage is where sessions are kept; nil: nothing is known of it.
 	Storage api.Storage
+	// Queue is what waits for workers.
+	Queue api.Queue
 	// PromptsRecomputed counts prompts that were lost and rendered anew by this process; nil: none can be.
 	PromptsRecomputed func() int64
 
@@ -102,6 +104,7 @@ type Server struct {
 	windows  windows
 
 	memoryWatch memoryWatch
+	queueWatch  queueWatch
 }
 
 // New makes a server and starts following the live feed; Close ends that.
@@ -124,7 +127,7 @@ func New(o Options) (*Server, error) {
 		token: sha256.Sum256([]byte(o.AdminToken)), tally: newTally(), markdown: newMarkdown(), drafts: newDrafts(),
 	}
 	s.api = api.New(api.Options{
-		Runner: o.Runner, Reader: o.Reader, Bytes: o.Bytes, Events: o.Events, Prices: o.Prices, Storage: o.Storage,
+		Runner: o.Runner, Reader: o.Reader, Bytes: o.Bytes, Events: o.Events, Prices: o.Prices, Storage: o.Storage, Queue: o.Queue,
 		Provider: o.Provider.Account, Endpoint: api.Endpoint{Host: o.Provider.host(), KeyEnd: o.Provider.KeyEnd, AccountID: o.Provider.AccountID},
 		Simulated: o.Simulated, Log: o.Log, Now: o.Now,
 	})

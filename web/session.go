@@ -274,7 +274,11 @@ func (p *sessionPage) groups() []fanOut {
 			}
 			runs = append(runs, r)
 			w, writing := p.s.drafts.of(id)
-			g.cards = append(g.cards, newForkCard(r, p.rows[id], w, writing, p.session, titles))
+			card := newForkCard(r, p.rows[id], w, writing, p.session, titles)
+			if r.State == forkcore.Queued && p.s.unserved(p.session.Root) {
+				card.Wait, card.Key = "Waits for a worker that has its workspace, and none is there", card.Key+" unserved"
+			}
+			g.cards = append(g.cards, card)
 		}
 		g.header = newFanOut(d, runs, p.s.o.Prices)
 		groups = append(groups, g)

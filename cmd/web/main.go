@@ -194,7 +194,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	}
 	provider.Account = eng
 	server, err := web.New(web.Options{
-		Runner: eng, Reader: store, Bytes: eng, Events: store, Inbox: store, Secrets: store, Storage: store, Prices: catalogue, Catalogue: catalogue, PromptsRecomputed: eng.PromptsRecomputed,
+		Runner: eng, Reader: store, Bytes: eng, Events: store, Inbox: store, Secrets: store, Storage: store, Queue: store, Prices: catalogue, Catalogue: catalogue, PromptsRecomputed: eng.PromptsRecomputed,
 		AdminToken: token, TokenPath: tokenPath, Addr: listener.Addr().String(), PublicURL: c.publicURL,
 		Simulated: simulated, Kept: db.kept, Notice: db.sentence(), Workspaces: c.workspaces, Sample: sample, Provider: provider, Version: jobs.Version(), Log: log,
 		Models: catalogue.IDs(), DefaultModel: c.model, DefaultMode: c.defaultMode(), Gate: c.gate,

@@ -136,6 +136,8 @@ type Options struct {
 	Endpoint Endpoint
 	// Storage is where sessions are kept; nil: nothing is known of it.
 	Storage Storage
+	// Queue is what waits for workers.
+	Queue Queue
 	// Simulated is true while answers come from the simulated model.
 	Simulated bool
 	Log       *slog.Logger     // nil: discarded
@@ -151,6 +153,7 @@ type API struct {
 	provider  Provider
 	endpoint  Endpoint
 	storage   Storage
+	queue     Queue
 	simulated bool
 	log       *slog.Logger
 	now       func() time.Time
@@ -170,7 +173,7 @@ func New(o Options) *API {
 	}
 	a := &API{
 		runner: o.Runner, reader: o.Reader, bytes: o.Bytes, prices: o.Prices, provider: o.Provider, endpoint: o.Endpoint,
-		storage: o.Storage, simulated: o.Simulated, log: o.Log, now: o.Now,
+		storage: o.Storage, queue: o.Queue, simulated: o.Simulated, log: o.Log, now: o.Now,
 	}
 	a.hub = sse.StartHub(o.Events, a.encodeEvent, o.Log)
 	a.streams = sse.Streamer{Hub: a.hub, Store: o.Events, Sessions: o.Reader}

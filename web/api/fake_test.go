@@ -19,6 +19,7 @@ import (
 type fake struct {
 	provider           Provider // nil: there is none
 	storage            Storage
+	queue              Queue
 	createSession      func(forkcore.SessionSpec, string) (forkcore.Session, bool, error)
 	sendMessage        func(sessionID, text, key string) (string, error)
 	quoteForks         func(string, forkcore.ForkSpec) (forkcore.Quote, error)
@@ -263,6 +264,7 @@ func newFake() *fake {
 		_, err := only(id, dispatchID, 0)
 		return err
 	}
+	f.queue = &queue{}
 	f.storage = &storage{known: forkcore.Storage{Sessions: []forkcore.StoredSession{{Session: s, Bytes: 70_000}}}}
 	f.deliver = func(id string) error { _, err := only(id, dispatchID, 0); return err }
 	f.transcript = func(id string, after int64) ([]forkcore.TranscriptLine, error) {
@@ -313,7 +315,7 @@ func serve(t *testing.T, f *fake) *httptest.Server {
 	}
 	a := New(Options{
 		Runner: f, Reader: f, Bytes: f, Events: f, Prices: prices, Simulated: true,
-		Storage: f.storage, Provider: f.provider, Endpoint: Endpoint{Host: "api.example.com", KeyEnd: func() string { return "wxyz" }},
+		Storage: f.storage, Queue: f.queue, Provider: f.provider, Endpoint: Endpoint{Host: "api.example.com", KeyEnd: func() string { return "wxyz" }},
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: func() time.Time { return noon.Add(time.Minute) },
 	})
 	e := echo.New()

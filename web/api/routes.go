@@ -44,6 +44,12 @@ func (a *API) Mount(g *echo.Group) {
 	get(g, "/snapshots/:sha256", a.getSnapshot)
 	get(g, "/snapshots/:sha256/bytes", a.snapshotBytes)
 
+	get(g, "/queue", a.getQueue)
+	g.POST("/queue/pause", a.pauseQueue)
+	g.POST("/queue/resume", a.resumeQueue)
+	g.POST("/workers/:id/drain", a.drainWorker)
+	g.POST("/workers/:id/undrain", a.undrainWorker)
+
 	get(g, "/flags", a.listFlags)
 	g.PUT("/flags/:name", a.setFlag)
 
