@@ -45,7 +45,7 @@ func (s *Server) unserved(root string) bool {
 
 // queueView is the page of the queue.
 type queueView struct {
-	Paused   string // since when nothing starts; empty: it does
+	Paused   *time.Time // since when nothing starts; nil: it does
 	Pools    []queuePoolRow
 	Sessions []queueSessionRow
 	Workers  []workerRow
@@ -76,10 +76,7 @@ func (s *Server) readQueue(ctx context.Context) (queueView, error) {
 	if err != nil {
 		return queueView{}, err
 	}
-	var v queueView
-	if q.PausedSince != nil {
-		v.Paused = moment(*q.PausedSince)
-	}
+	v := queueView{Paused: q.PausedSince}
 	for _, p := range q.Pools {
 		row := queuePoolRow{
 			Name: p.Root, Scope: "pool:" + p.ID, Interactive: grouped(p.Interactive), Batch: grouped(p.Batch), Workers: fmt.Sprint(p.Workers),
