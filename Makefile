@@ -36,6 +36,13 @@ test: ## Test everything with the race detector (PKG=./web/... RUN=TestName)
 	@go tool -modfile=tools/go.mod gotestsum --format=pkgname-and-test-fails --format-hide-empty-pkg -- \
 		-race -shuffle=on -timeout=10m $(if $(RUN),-run='$(RUN)') $(PKG)
 
+.PHONY: chaos
+chaos: ## Kill, pause and cut everything for a while (CHAOS_MINUTES=10 CHAOS_TRIALS=100 CHAOS_SEED=1; RUN=TestLong)
+	@scripts/need.sh git redis-server rg npm gcc
+	@$(MAKE) --no-print-directory assets generate
+	CHAOS=1 CHAOS_TRIALS=$${CHAOS_TRIALS:-100} CHAOS_RESTARTS=$${CHAOS_RESTARTS:-20} \
+		go test -v -count=1 -timeout=90m $(if $(RUN),-run='$(RUN)') ./chaos
+
 .PHONY: live-check
 live-check: ## Ask the real API what only it can tell, for at most 1 US dollar (FLAGS='-max-usd 0.30 -slow'; docs/live-check.md)
 	$(BUILD) -o bin/livecheck ./cmd/livecheck

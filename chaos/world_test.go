@@ -79,7 +79,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w := &world{T: t, bin: bin, redis: redistest.NewServer(t), mind: &mind{held: map[string]chan struct{}{}}, dir: dir, accepted: map[string][]string{}}
-	w.sim = modelsim.New(modelsim.Options{Mind: w.mind})
+	w.sim = modelsim.New(modelsim.Options{Mind: w.mind, RecordLimit: 100_000, RecordBytes: 4 << 30})
 	hs := httptest.NewServer(w.sim)
 	t.Cleanup(hs.Close)
 	t.Cleanup(w.mind.letAllGo)
