@@ -35,7 +35,14 @@ type readyList struct {
 func newReadyList(t testing.TB, limit int) *readyList {
 	t.Helper()
 	server := redistest.NewServer(t)
-	o, err := redis.ParseURL(server.URL())
+	r := openReadyList(t, server.URL(), limit)
+	r.server = server
+	return r
+}
+
+func openReadyList(t testing.TB, url string, limit int) *readyList {
+	t.Helper()
+	o, err := redis.ParseURL(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +50,7 @@ func newReadyList(t testing.TB, limit int) *readyList {
 	c := redis.NewClient(o)
 	t.Cleanup(func() { c.Close() })
 	s := redisstore.New(c, redisstore.Options{Logger: slog.New(slog.DiscardHandler)})
-	return &readyList{TB: t, ctx: context.Background(), redis: c, store: s, client: jobs.NewClient(c, s, limit), server: server, limit: limit}
+	return &readyList{TB: t, ctx: context.Background(), redis: c, store: s, client: jobs.NewClient(c, s, limit), limit: limit}
 }
 
 func (r *readyList) enqueue(wakes ...engine.Wake) {

@@ -73,10 +73,10 @@ const (
 // lonely are the scripts of keys outside the shards: they stand without the prelude.
 type lonely struct{ secret, account, ready, memory *redis.Script }
 
-// loadScripts puts the prelude in front of every script. The sources are part
+// loadScripts puts in front of every script what it needs of the prelude. The sources are part
 // of the program, so a missing file is a programmer's error.
 func loadScripts() (byName map[scriptName]*redis.Script, alone lonely) {
-	prelude := generated() + source("prelude")
+	prelude := definitions(generated() + source("prelude"))
 	byName = make(map[scriptName]*redis.Script, len(scriptNames))
 	for _, name := range scriptNames {
 		body := source(name)
@@ -85,7 +85,7 @@ func loadScripts() (byName map[scriptName]*redis.Script, alone lonely) {
 			line, rest, _ := strings.Cut(body, "\n")
 			flags, body = line+"\n", rest
 		}
-		byName[name] = redis.NewScript(flags + prelude + body)
+		byName[name] = redis.NewScript(flags + needed(prelude, body) + body)
 	}
 	for name, script := range map[scriptName]**redis.Script{"secret": &alone.secret, "account": &alone.account, "ready": &alone.ready, "memory": &alone.memory} {
 		*script = redis.NewScript(source(name))
@@ -128,10 +128,15 @@ func generated() string {
 			fmt.Fprintf(&b, "%s = true, ", s)
 		}
 	}
-	b.WriteString("}\nlocal STOPPED, STOP_STATE = {}, {}\n")
+	b.WriteString("}\nlocal STOPPED = {\n")
 	for _, wish := range forkcore.StopWishes {
-		fmt.Fprintf(&b, "STOPPED.%s, STOP_STATE.%[1]s = [==[%s]==], '%s'\n", wish, encode(forkcore.StopReason(wish)), forkcore.StopState(wish))
+		fmt.Fprintf(&b, "  %s = [==[%s]==],\n", wish, encode(forkcore.StopReason(wish)))
 	}
+	b.WriteString("}\nlocal STOP_STATE = {")
+	for _, wish := range forkcore.StopWishes {
+		fmt.Fprintf(&b, "%s = '%s', ", wish, forkcore.StopState(wish))
+	}
+	b.WriteString("}\n")
 	fmt.Fprintf(&b, "local GRACE, LIVE_MAX = %d, '%d'\n", enqueueGrace.Milliseconds(), liveLength)
 	return b.String()
 }
