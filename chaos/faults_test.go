@@ -25,7 +25,9 @@ type stage struct {
 var stages = []stage{
 	{
 		"request sent", "do hold:%[2]s act:%[1]s",
-		func(w *world, _, act, key string) bool { return w.mind.attempts(fmt.Sprintf("do hold:%[2]s act:%[1]s", act, key)) > 0 },
+		func(w *world, _, act, key string) bool {
+			return w.mind.attempts(fmt.Sprintf("do hold:%[2]s act:%[1]s", act, key)) > 0
+		},
 		func(w *world, _, key string) { w.mind.let(key) },
 	},
 	{
@@ -325,4 +327,3 @@ func (w *world) transcriptTypes(run string) (types []string) {
 	}
 	return types
 }
-

@@ -164,8 +164,8 @@ type Run struct {
 	Head      Digest
 	// Awaited is true while the call that started the agent waits for its end.
 	Awaited bool
-	State       State
-	Reason      *Reason
+	State   State
+	Reason  *Reason
 	// Background is true once a worker carries the run (forks always).
 	Background bool
 	// Leader is true for the fork whose response opens its dispatch's gate.
