@@ -203,7 +203,9 @@ func EncodeHead(p Params, tools []ToolSpec, system ...string) []byte {
 func requestClose(p Params, d *Diagnostics) []byte {
 	dst := append(make([]byte, 0, 128), `],"max_tokens":`...)
 	dst = strconv.AppendInt(dst, p.MaxTokens, 10)
-	dst = append(dst, `,"stream":true`...)
+	if p.MaxTokens > 0 { // a pre-warm request must not stream. Source: Messages API, prompt caching, pre-warming
+		dst = append(dst, `,"stream":true`...)
+	}
 	return append(d.append(dst), '}')
 }
 

@@ -59,6 +59,9 @@ const (
 	MarkerCompact MarkerType = "compact_boundary"
 	// MarkerBackground records that the run went on in a worker.
 	MarkerBackground MarkerType = "background"
+	// MarkerCooling records that what the provider holds of the conversation expires while a tool runs (Name), and why it
+	// is not kept (Detail): the next request writes it again.
+	MarkerCooling MarkerType = "cache_cooling"
 	// MarkerResumed records that a person let an ended child go on from here.
 	MarkerResumed MarkerType = "resumed"
 )

@@ -29,6 +29,13 @@ type Model interface {
 	Stream(ctx context.Context, r Request) iter.Seq2[ModelEvent, error]
 }
 
+// Prewarmer is a Model that can send a request whose max_tokens is 0: it writes
+// or reads what its marks say, answers nothing and bills no output. The error is a *ModelError unless ctx ended.
+// Source: Messages API, prompt caching, pre-warming.
+type Prewarmer interface {
+	Prewarm(ctx context.Context, r Request) (*ModelStart, error)
+}
+
 // Scoped is a Model that can tell before it sends where requests go. Workspace
 // and Betas of the scope are empty: the response names the one, each request the other.
 type Scoped interface{ Scope() Scope }

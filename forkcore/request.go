@@ -90,6 +90,8 @@ type RequestRow struct {
 	// AtRisk is true for a request whose rendered prompt was lost and came out differently when it was rendered anew:
 	// what the provider holds does not prefix it.
 	AtRisk bool `json:"cache_at_risk,omitempty"`
+	// Refresh is true for a request that answered nothing: it kept the entry of the one before alive.
+	Refresh bool `json:"refresh,omitempty"`
 	// First is true for the run's first request that got a response.
 	First bool `json:"first,omitempty"`
 }

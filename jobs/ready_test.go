@@ -303,6 +303,8 @@ func TestLimit(t *testing.T) {
 	r.start(w, 8)
 	r.enqueue(wakes("c", 20)...)
 	r.until("all of c", func() bool { return len(w.runs()) >= 20 })
+	mu.Lock()
+	defer mu.Unlock()
 	want(t, "at a time", most, 2)
 }
 

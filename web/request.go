@@ -52,7 +52,7 @@ const unknownFigure = "–"
 func newRequestView(row forkcore.RequestRow, names map[string]string) requestView {
 	v := requestView{
 		ID: fmt.Sprintf("request-%s-%d", row.RunID, row.N), N: row.N, Attempt: row.Attempt, Path: requestPath(row.RunID, row.N), Model: row.Model,
-		Status: row.Status, Started: row.StartedAt, Why: newNamedWhy(row, names), StopReason: strings.ReplaceAll(row.StopReason, "_", " "), Error: row.Error,
+		Status: row.Status, Started: row.StartedAt, Why: newNamedWhy(row, names), StopReason: stopReason(row), Error: row.Error,
 		First: between(row.StartedAt, row.FirstEventAt), Took: between(row.StartedAt, row.EndedAt),
 		Expected: unknownFigure, Read: unknownFigure, Written: unknownFigure, Uncached: unknownFigure, Output: unknownFigure, Cost: unknownFigure,
 	}
@@ -350,4 +350,12 @@ func segmentClass(list []segmentView) string {
 		}
 	}
 	return list[0].Class
+}
+
+// stopReason says why an answer ended, or that there was to be none.
+func stopReason(row forkcore.RequestRow) string {
+	if row.Refresh && row.Status == forkcore.RequestOK {
+		return "kept the cache warm"
+	}
+	return strings.ReplaceAll(row.StopReason, "_", " ")
 }

@@ -200,6 +200,8 @@ func (l *logLine) readMarker() {
 		remark.Title = "Started " + counted(int64(len(m.RunIDs)), "agent")
 	case forkcore.MarkerAsync:
 		remark.Title = "Goes on while " + counted(int64(len(m.ToolUseIDs)), "agent") + " of it works in the background"
+	case forkcore.MarkerCooling:
+		remark.Title = fmt.Sprintf("The cache expires while %s works, and the next request writes it again: %s", m.Name, m.Detail)
 	case forkcore.MarkerResumed:
 		remark.Title = "Somebody let it go on from here"
 	case forkcore.MarkerToolResult:

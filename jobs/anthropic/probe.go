@@ -1,16 +1,11 @@
 package anthropic
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
-	"io"
-	"net/http"
 	"strings"
 	"time"
-
-	"github.com/anthropics/anthropic-sdk-go/v2/option"
 
 	"forkyard/forkcore"
 )
@@ -105,8 +100,7 @@ func (p *probe) ask(ctx context.Context) (forkcore.Usage, bool, *forkcore.ModelE
 	return forkcore.Usage{}, false, p.failure(ctx, errors.New("the stream had no end"))
 }
 
-// prewarm sends the request with max_tokens 0, which writes the prefix, answers nothing and bills no output. It must
-// not be a stream. Source: Messages API, prompt caching, pre-warming.
+// prewarm sends the request with max_tokens 0.
 func (p *probe) prewarm(ctx context.Context) (forkcore.Usage, bool, *forkcore.ModelError) {
 	params := p.params
 	params.MaxTokens = 0
@@ -114,36 +108,15 @@ func (p *probe) prewarm(ctx context.Context) (forkcore.Usage, bool, *forkcore.Mo
 	if err != nil {
 		return forkcore.Usage{}, false, &forkcore.ModelError{Code: forkcore.CodeProviderError, Message: err.Error()}
 	}
-	const stream = `,"stream":true}` // how every body of the encoder closes
-	whole, ok := bytes.CutSuffix(body.Bytes(), []byte(stream))
-	if !ok {
-		return forkcore.Usage{}, false, &forkcore.ModelError{Code: forkcore.CodeProviderError, Message: "the body of the probe does not close as expected"}
-	}
-	whole = append(whole, '}')
-	post := option.WithMiddleware(func(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
-		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(whole)), int64(len(whole))
-		return next(req)
-	})
-	res, err := p.access.read(ctx, http.MethodPost, "v1/messages", post)
+	start, err := p.access.prewarm(ctx, forkcore.Request{Body: body.Reader, ContentLength: body.Len()})
+	var me *forkcore.ModelError
 	switch {
+	case errors.As(err, &me):
+		return forkcore.Usage{}, false, me
 	case err != nil:
 		return forkcore.Usage{}, false, p.failure(ctx, err)
-	case res.status != http.StatusOK:
-		e := parseProviderError(res.header.Get("Content-Type"), res.body)
-		out := &forkcore.ModelError{
-			Status: res.status, Type: e.kind, ProviderRequestID: res.header.Get("request-id"),
-			RetryAfter: retryAfter(res.header), Limits: limitsOf(res.header),
-		}
-		v := classify(res.status, e)
-		v.apply(out)
-		out.Message = p.access.clean(e.message + v.hint)
-		return forkcore.Usage{}, false, out
-	case !validJSON(res.body):
-		return forkcore.Usage{}, false, &forkcore.ModelError{Code: forkcore.CodeInvalidResponse, Status: res.status, Message: "the answer to the probe is no JSON"}
 	}
-	var usage tokenCount
-	usage.update(member(res.body, "usage"))
-	return usage.usage(), usage.known(), nil
+	return start.Usage, start.UsageKnown, nil
 }
 
 // failure is the error of a probe; one that the time ran out for has no other.

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"forkyard/forkcore"
@@ -143,15 +142,11 @@ func (e *Engine) Retry(ctx context.Context, dispatchID string, spec forkcore.Ret
 	}
 	plan := &dispatchPlan{snapshot: snap, specs: specs, gate: old.GateMode, notify: old.Notify, retryOf: old.ID, budget: old.BudgetNanoUSD}
 	e.price(plan, s, entries, forkcore.Jobs{})
-	wish, err := json.Marshal(spec)
-	if err != nil {
-		return none, nil, forkcore.Invalid("body", err.Error())
-	}
 	id, err := forkcore.NewDispatchID(s.ID, entropyOf("retry\x00"+old.ID, idempotencyKey))
 	if err != nil {
 		return none, nil, err
 	}
-	return e.startForks(ctx, s, plan, id, hashHex(string(wish)))
+	return e.startForks(ctx, s, plan, id, hashHex(spec.Runs...))
 }
 
 // prefixing lists what the provider is believed to hold now of a snapshot's bytes.

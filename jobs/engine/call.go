@@ -402,6 +402,7 @@ func (d *driver) settle(ctx context.Context, r *request, end *forkcore.ModelEnd)
 		return err
 	}
 	d.answered, d.previousTail = true, tailMark(row)
+	d.sent = &sent{prefix: d.view.Prefix, row: row, entries: s.Entries}
 	if s.Warm != nil {
 		d.session.Warm = s.Warm
 	}

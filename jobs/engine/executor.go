@@ -70,6 +70,8 @@ type driver struct {
 	answered     bool
 	previousTail int64
 	requests     int64
+	// sent is the latest request that this driver got an answer to; nil before.
+	sent *sent
 	// failures counts the attempts of the present model call that failed, those before a wait included.
 	failures int
 }
@@ -173,7 +175,7 @@ func (d *driver) load(ctx context.Context, lease Lease) error {
 	}
 	for _, r := range rows {
 		d.requests = max(d.requests, r.N)
-		if r.Status == forkcore.RequestError && !r.KeyRefused && r.StartedAt.After(d.run.ResumedAt) {
+		if r.Status == forkcore.RequestError && !r.KeyRefused && !r.Refresh && r.StartedAt.After(d.run.ResumedAt) {
 			d.failures++
 		}
 		if r.Status != forkcore.RequestOK {

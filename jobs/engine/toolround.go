@@ -97,7 +97,7 @@ func (d *driver) runActing(ctx context.Context, p forkcore.PendingCall) error {
 	if err := d.append(ctx, nil, d.started(p)); err != nil {
 		return err
 	}
-	res := d.execute(ctx, p.Call)
+	res := d.executeWarm(ctx, p.Call)
 	// The call may have acted: its result is kept though the run is being stopped.
 	actx, done := cleanup(ctx)
 	defer done()

@@ -121,6 +121,9 @@ func (e *Engine) rebuild(ctx context.Context, r forkcore.Run, row forkcore.Reque
 	if err := e.replay(ctx, o.view, s.ID, r.AgentID, int(row.LogSeq)); err != nil {
 		return nil, err
 	}
+	if row.Refresh {
+		o.params.MaxTokens = 0
+	}
 	body, err := o.view.Prefix.Body(row.Marks, o.params, row.Diagnostics)
 	if err != nil {
 		return nil, err

@@ -25,6 +25,7 @@ type request struct {
 	BodyBytes      int64                  `json:"body_bytes"`
 	Marks          []mark                 `json:"marks"`
 	CacheAtRisk    bool                   `json:"cache_at_risk"`
+	Refresh        bool                   `json:"refresh"`
 	ExpectedRead   *int64                 `json:"expected_read_tokens"`
 	ExpectedExact  bool                   `json:"expected_read_exact"`
 	Usage          *forkcore.Usage        `json:"usage"`
@@ -49,7 +50,7 @@ func requestView(r forkcore.RequestRow) request {
 	v := request{
 		RunID: r.RunID, N: r.N, StartedAt: stamp(r.StartedAt), FirstEventAt: stampOf(r.FirstEventAt), EndedAt: stampOf(r.EndedAt),
 		Attempt: r.Attempt, Model: r.Model, Prefix: r.Prefix, PrefixBytes: r.PrefixBytes, Body: r.Body, BodyBytes: r.BodyBytes,
-		Marks: make([]mark, len(r.Marks)), CacheAtRisk: r.AtRisk, ExpectedRead: r.ExpectedRead, ExpectedExact: r.ExpectedExact, Usage: r.Usage, UsageEstimated: r.Estimated, CostNanoUSD: r.Cost,
+		Marks: make([]mark, len(r.Marks)), CacheAtRisk: r.AtRisk, Refresh: r.Refresh, ExpectedRead: r.ExpectedRead, ExpectedExact: r.ExpectedExact, Usage: r.Usage, UsageEstimated: r.Estimated, CostNanoUSD: r.Cost,
 		ReadFrom: r.ReadFrom, MissReason: r.Miss, StopReason: orNull(r.StopReason), Status: r.Status, Error: orNull(r.Error),
 		RateLimits: rateLimits(r.Limits), StopDetails: r.StopDetails,
 	}
